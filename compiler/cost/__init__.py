@@ -1,0 +1,1 @@
+"""Predicted time and memory; every formula is stated once, with its units."""

@@ -1,0 +1,1 @@
+"""Graph passes, one a file; `compiler/pipeline.py` lists them."""

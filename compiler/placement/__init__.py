@@ -1,0 +1,1 @@
+"""Placement: plain problem in, proven shape out."""

@@ -1,0 +1,182 @@
+"""topo.yaml: what the machines are, as measured. Format plancc.topology/1 (design.md section 4)."""
+
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from plancc.ir.canonical import sha256_of
+from plancc.ir.curve import Curve, Number, Points
+from plancc.ir.document import Frozen, parse_document, read_yaml
+from plancc.ir.dtype import DType
+from plancc.ir.units import Bytes, PositiveBytes
+
+TOPOLOGY_FORMAT = "plancc.topology/1"
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
+LinkMode = Literal["local", "p2p", "staged", "network"]
+
+
+class Host(Frozen):
+    name: Name
+    address: str
+
+
+class Device(Frozen):
+    """One device. `kind` is a name for people and for the executor; the compiler never asks it.
+
+    read_points: (bytes of one weight-streaming kernel, us). matmul_points: (rows, TFLOP/s).
+    Points win over the scalars read_gb_s and tflops.
+    """
+
+    name: Name
+    host: Name
+    kind: str
+    uuid: str | None = None
+    total_bytes: PositiveBytes
+    free_bytes: PositiveBytes
+    reserve_bytes: Bytes = 0
+    overhead_bytes: Bytes = 0
+    read_gb_s: Number | None = None
+    read_points: Points | None = None
+    tflops: dict[DType, Number] = {}
+    matmul_points: Points | None = None
+    launch_us: Annotated[float, Field(ge=0)] = 0.0
+    threads: Annotated[int, Field(ge=1)] | None = None
+    dtypes: tuple[DType, ...] = ("bfloat16", "float16", "float32")
+
+    @model_validator(mode="after")
+    def _numbers_agree(self) -> Self:
+        if self.free_bytes > self.total_bytes:
+            raise ValueError(f"free_bytes must be at most total_bytes {self.total_bytes}, "
+                             f"found {self.free_bytes}")  # fmt: skip
+        if self.read_gb_s is None and self.read_points is None:
+            raise ValueError("expected read_gb_s or read_points, found neither")
+        return self
+
+    @property
+    def budget_bytes(self) -> int:
+        """free - reserve: what a plan may fill, overhead included. May be negative."""
+        return self.free_bytes - self.reserve_bytes
+
+    def read_curve(self) -> Curve:
+        """Time of one kernel that streams so many bytes of weights, launch not included."""
+        if self.read_points:
+            return Curve(((0.0, 0.0), *self.read_points))
+        assert self.read_gb_s is not None
+        return Curve.from_rate(self.read_gb_s)
+
+    def matmul_tflops(self, rows: int, dtype: str) -> float | None:
+        """TFLOP/s of a matrix product of so many rows; None when the topology does not say."""
+        if self.matmul_points:
+            return _rate_at(self.matmul_points, rows)
+        return self.tflops.get(dtype)  # type: ignore[call-overload,no-any-return]
+
+
+def _rate_at(points: Points, rows: int) -> float:
+    """Linear between points; held flat outside, since a rate does not grow for ever."""
+    if rows <= points[0][0]:
+        return points[0][1] * rows / points[0][0]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if rows <= x1:
+            return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
+    return points[-1][1]
+
+
+class Link(Frozen):
+    """One direction between two devices. points: (bytes, us) win over the scalars."""
+
+    from_: Annotated[str, Field(alias="from")]
+    to: str
+    mode: LinkMode
+    latency_us: Number | None = None
+    bandwidth_gb_s: Number | None = None
+    trunk: str | None = None
+    points: Points | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _is_measured(self) -> Self:
+        if self.points is None and (self.latency_us is None or self.bandwidth_gb_s is None):
+            raise ValueError("expected points, or latency_us and bandwidth_gb_s; found neither")
+        return self
+
+    def curve(self) -> Curve:
+        if self.points:
+            return Curve(self.points)
+        assert self.bandwidth_gb_s is not None
+        assert self.latency_us is not None
+        return Curve.from_rate(self.bandwidth_gb_s, self.latency_us)
+
+
+class Exchange(Frozen):
+    """Everyone in the group ends with everyone's rows; bytes are what one rank sends."""
+
+    group: Annotated[tuple[str, ...], Field(min_length=2)]
+    points: Points
+
+    def curve(self) -> Curve:
+        return Curve(self.points)
+
+
+class Topology(Frozen):
+    format: Literal["plancc.topology/1"] = "plancc.topology/1"
+    name: Annotated[str, Field(min_length=1)]
+    hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+    devices: Annotated[tuple[Device, ...], Field(min_length=1)]
+    links: tuple[Link, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_are_single(self) -> Self:
+        for what, names in (
+            ("hosts", [host.name for host in self.hosts]),
+            ("devices", [device.name for device in self.devices]),
+            ("devices uuid", [device.uuid for device in self.devices if device.uuid]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"{what}: expected each once, found {name!r} twice")
+        hosts = {host.name for host in self.hosts}
+        for device in self.devices:
+            if device.host not in hosts:
+                raise ValueError(f"devices.{device.name}.host: expected one of {sorted(hosts)}, "
+                                 f"found {device.host!r}")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _every_pair_is_measured_once(self) -> Self:
+        names = [device.name for device in self.devices]
+        pairs = [(link.from_, link.to) for link in self.links]
+        for pair in pairs:
+            for name in pair:
+                if name not in names:
+                    raise ValueError(f"links {pair[0]}->{pair[1]}: expected a device of this "
+                                     f"file, found {name!r}")  # fmt: skip
+            if pairs.count(pair) > 1:
+                raise ValueError(f"links: expected {pair[0]}->{pair[1]} once, found it twice")
+        for pair in permutations(names, 2):
+            if pair not in pairs:
+                raise ValueError(f"links: expected a row {pair[0]}->{pair[1]}, found none "
+                                 f"(each direction is measured, never mirrored)")  # fmt: skip
+        for exchange in self.exchanges:
+            unknown = sorted(set(exchange.group) - set(names))
+            if unknown:
+                raise ValueError(f"exchanges: no device {unknown[0]!r} found in this file")
+        return self
+
+    def device(self, name: str) -> Device | None:
+        return next((device for device in self.devices if device.name == name), None)
+
+    def link(self, source: str, target: str) -> Link | None:
+        """The measured row; None for a device to itself where no row was written."""
+        pair = (source, target)
+        return next((link for link in self.links if (link.from_, link.to) == pair), None)
+
+    def digest(self) -> str:
+        return sha256_of(self.model_dump(mode="json", by_alias=True))
+
+
+def read_topology(path: Path) -> Topology:
+    """The topology in a YAML file. Raises BadInput naming file, field, found and expected."""
+    return parse_document(Topology, read_yaml(path, "topology"), str(path), TOPOLOGY_FORMAT)
