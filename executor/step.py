@@ -11,9 +11,9 @@ class Step:
     """prompt: rows of one slot at positions first, first + 1, ... decode: one row a slot.
 
     `slots` and `positions` hold one entry (prompt) or one a row (decode). `token_ids` is filled on
-    every rank, though only the embedding's home reads it. `pages` says, for each (slot, logical page,
-    page id) that this step is first to touch, which page the allocator gave. `wants_logits`: the
-    head computes the last prompt row's logits (prompt) or every row's (decode).
+    every rank, though only the embedding's home reads it. `pages` holds (slot, logical page, page
+    id) for each page that this step is first to touch, as the one allocator gave it.
+    `wants_logits`: the head computes logits of the last prompt row, or of every decode row.
     """
 
     phase: Phase

@@ -32,6 +32,6 @@ def exit_code_of(run: Callable[[], object]) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our stdout has gone, as `head` does
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 0
     return result if isinstance(result, int) else 0
