@@ -1,0 +1,1 @@
+"""A GGUF file rewritten as a Hugging Face folder, without torch."""
