@@ -18,7 +18,7 @@ from plancc.ir.units import format_bytes
 @click.option("--fingerprint", type=click.Choice(["sampled", "full"]), default="sampled",
               show_default=True, help="Hash 12 KiB of each tensor, or all of it.")  # fmt: skip
 @click.option("--tied", type=click.Choice(["yes", "no"]),
-              help="Whether the head is the embedding, where config and weights disagree.")  # fmt: skip
+              help="Whether the head is the embedding, where files disagree.")  # fmt: skip
 @click.option("--verbose", is_flag=True, help="List files that were left out.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON.")
 def manifest_command(
@@ -35,8 +35,9 @@ def manifest_command(
     Reads config.json and the headers of *.safetensors, and of the weights only what the
     fingerprint needs.
     """
+    from plancc.compiler.files import write_whole
     from plancc.compiler.manifest_of_folder import manifest_of_folder
-    from plancc.compiler.manifest_yaml import manifest_text, relative_source, write_text
+    from plancc.compiler.manifest_yaml import manifest_text, relative_source
     from plancc.compiler.progress import byte_bar
 
     with byte_bar("fingerprints") as bar:
@@ -55,7 +56,7 @@ def manifest_command(
     if output is None:
         click.echo(text, nl=False)
         return
-    write_text(output, text)
+    write_whole(output, text)
     click.echo(json.dumps(made.summary(output)) if as_json else made.sentence(output))
 
 
