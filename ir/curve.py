@@ -50,7 +50,10 @@ class Curve:
             return points[0][1]
         index = next((i for i, p in enumerate(points) if p[0] >= size_bytes), len(points) - 1)
         (x0, y0), (x1, y1) = points[index - 1], points[index]
-        return max(0.0, y0 + (y1 - y0) * (size_bytes - x0) / (x1 - x0))
+        slope = (y1 - y0) / (x1 - x0)
+        if size_bytes > x1:  # more bytes are never faster, whatever noise the last pair holds
+            return y1 + max(0.0, slope) * (size_bytes - x1)
+        return y0 + slope * (size_bytes - x0)
 
     def ns(self, size_bytes: float) -> int:
         """Whole nanoseconds, rounded up: sums of terms are exact and alike everywhere."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from plancc.ir.kernel_spec import KERNELS
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
-from plancc.ir.plan import Ledger, Plan, PlanLink, Stage
+from plancc.ir.plan import Plan, PlanLink, Stage
 from plancc.ir.program_walk import walk_programs
 from plancc.ir.sizes import LINK_SLOTS, PAGE_TOKENS, hidden_row_bytes
 
@@ -139,11 +139,9 @@ def _device_problems(plan: Plan) -> Problems:
         where, ledger = f"device {device.name}", device.ledger
         if device.name not in used:
             yield f"{where}: no stage runs on it"
-        if ledger.total != sum(ledger_parts(ledger).values()):
-            yield (
-                f"{where} ledger.total: the parts add up to "
-                f"{sum(ledger_parts(ledger).values())}, found {ledger.total}"
-            )
+        filled = sum(ledger.parts().values())
+        if ledger.total != filled:
+            yield f"{where} ledger.total: the parts add up to {filled}, found {ledger.total}"
         if ledger.free_after != device.budget_bytes - ledger.total:
             yield (
                 f"{where} ledger.free_after: budget - total is "
@@ -154,12 +152,6 @@ def _device_problems(plan: Plan) -> Problems:
                 f"{where}: needs {ledger.total} bytes, its budget is {device.budget_bytes}: "
                 f"{ledger.total - device.budget_bytes} short"
             )
-
-
-def ledger_parts(ledger: Ledger) -> dict[str, int]:
-    """What fills a device, by name, in the ledger's order."""
-    sums = ("total", "free_after")
-    return {name: size for name, size in ledger.model_dump().items() if name not in sums}
 
 
 def _worker_problems(plan: Plan) -> Problems:

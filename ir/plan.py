@@ -66,6 +66,11 @@ class Ledger(Frozen):
     total: Bytes
     free_after: int
 
+    def parts(self) -> dict[str, int]:
+        """What fills the device, by name, in this order; without the two sums."""
+        sums = ("total", "free_after")
+        return {name: getattr(self, name) for name in Ledger.model_fields if name not in sums}
+
 
 class PlanDevice(Frozen):
     name: str

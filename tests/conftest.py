@@ -1,0 +1,26 @@
+"""Golden files: text that is reviewed when it changes. `--update-golden` writes it anew."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Assert that a text equals the golden file of a name, or write it when asked to."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8", newline="\n")
+        assert path.exists(), f"no golden file {name}: run pytest --update-golden"
+        assert text == path.read_text(encoding="utf-8"), f"{name} differs: see --update-golden"
+
+    return compare
