@@ -8,6 +8,13 @@ from plancc.ir.errors import BadInput
 
 _END_OF_TURN = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
 _CONTROL = 3
+_KNOWN = {
+    "llama.attention.": {"head_count", "head_count_kv", "layer_norm_rms_epsilon", "key_length",
+                         "value_length"},
+    "llama.rope.": {"freq_base", "dimension_count", "scaling.type", "scaling.factor",
+                    "scaling.original_context_length", "scaling.finetuned",
+                    "scaling.yarn_beta_fast", "scaling.yarn_beta_slow"},
+}  # fmt: skip
 
 
 def read_config(file: GgufFile, dtype: str) -> dict[str, Any]:
@@ -19,6 +26,7 @@ def read_config(file: GgufFile, dtype: str) -> dict[str, Any]:
     if file.get("llama.expert_count", 0):
         raise BadInput(f"{file.path}: field llama.expert_count: expected a dense model, found "
                        f"{file.get('llama.expert_count')} experts")  # fmt: skip
+    _check_keys(file)
     heads, hidden = _heads(file), int(file.need("llama.embedding_length"))
     head_dim = int(file.get("llama.attention.key_length", hidden // heads["num_attention_heads"]))
     _check_head(file, head_dim)
@@ -90,6 +98,15 @@ def _single(file: GgufFile, key: str) -> int:
     return int(values.pop())
 
 
+def _check_keys(file: GgufFile) -> None:
+    """A field of attention or rotary that is not read here would be ignored silently."""
+    for prefix, known in _KNOWN.items():
+        for key in file.fields:
+            if key.startswith(prefix) and key.removeprefix(prefix) not in known:
+                raise BadInput(f"{file.path}: field {key}: not known to plancc, and it changes "
+                               f"numbers; found {file.get(key)!r}")  # fmt: skip
+
+
 def _check_head(file: GgufFile, head_dim: int) -> None:
     for key in ("llama.attention.value_length", "llama.rope.dimension_count"):
         found = file.get(key, head_dim)
@@ -109,9 +126,14 @@ def _rope_scaling(file: GgufFile, head_dim: int) -> dict[str, Any] | None:
         raise BadInput(f"{file.path}: field llama.rope.scaling.type: expected none, linear or "
                        f"yarn, found {kind!r}")  # fmt: skip
     scaling = {"rope_type": kind, "factor": _shortest(file.need("llama.rope.scaling.factor"))}
-    original = file.get("llama.rope.scaling.original_context_length")
-    if original is not None:
-        scaling["original_max_position_embeddings"] = int(original)
+    for ours, theirs in (
+        ("original_max_position_embeddings", "original_context_length"),
+        ("beta_fast", "yarn_beta_fast"),
+        ("beta_slow", "yarn_beta_slow"),
+    ):
+        value = file.get(f"llama.rope.scaling.{theirs}")
+        if value is not None:
+            scaling[ours] = _shortest(value) if isinstance(value, float) else int(value)
     return scaling
 
 

@@ -69,6 +69,8 @@ def import_gguf(
         started(total)
         write_shards(part, new, shard_bytes=shard_bytes, written=written)
         _replace(part, folder)
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written: {error.strerror}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Imported(folder, len(new), total, len(vocabulary.tokens), reading.notes)
@@ -104,9 +106,14 @@ def _check_folder(folder: Path, *, force: bool) -> None:
 
 
 def _replace(part: Path, folder: Path) -> None:
-    """Put `part` in place of `folder`; the old one is there until the new one is."""
+    """Put `part` in place of `folder`; the old one is back if that fails."""
     old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
     if folder.exists():
         os.replace(folder, old)
-    os.replace(part, folder)
+    try:
+        os.replace(part, folder)
+    except OSError:
+        if old.exists():
+            os.replace(old, folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)

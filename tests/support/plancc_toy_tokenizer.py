@@ -51,7 +51,8 @@ def write_tokenizer(folder: Path, vocab_size: int) -> None:
 
 
 def _tokenizer(vocab_size: int) -> dict[str, Any]:
-    vocab, merges = _vocabulary(vocab_size)
+    tokens, merges = toy_vocabulary(vocab_size)
+    vocab = {token: index for index, token in enumerate(tokens)}
     return {
         "version": "1.0",
         "truncation": None,
@@ -74,8 +75,8 @@ def _tokenizer(vocab_size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _vocabulary(vocab_size: int) -> tuple[dict[str, int], list[list[str]]]:
-    """Special tokens, then bytes (letters and blanks first), then as many merges as have room."""
+def toy_vocabulary(vocab_size: int) -> tuple[list[str], list[list[str]]]:
+    """Tokens by id (special ones, bytes from letters and blanks on, merged ones), and merges."""
     order = [*b" \nabcdefghijklmnopqrstuvwxyz.,?!'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]
     order += [byte for byte in range(256) if byte not in order]
     alphabet = byte_alphabet()
@@ -85,7 +86,7 @@ def _vocabulary(vocab_size: int) -> tuple[dict[str, int], list[list[str]]]:
         left, right = pair.split(" ")
         tokens.append(left + right)
         merges.append([left, right])
-    return {token: index for index, token in enumerate(tokens)}, merges
+    return tokens, merges
 
 
 def _write(path: Path, value: object) -> None:
