@@ -1,0 +1,198 @@
+"""One rank: its model, its links, and the interpreter of its program.
+
+A program is one step. The driver may have several steps under way: a younger one follows strictly
+behind an older one, so every instruction is executed in the order of the steps.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import torch
+
+from plancc.executor.backend.api import RankModel
+from plancc.executor.links import Inlet, Outlet
+from plancc.executor.pulse import Pulse
+from plancc.executor.request import RankReport
+from plancc.executor.seats import Seat
+from plancc.executor.step import Step
+from plancc.executor.step_codec import ReportAsk
+from plancc.ir.instruction import Exchange, Free, Instruction, Recv, Run, Sample, Send
+
+OnLogits = Callable[[Step, torch.Tensor], None]
+OnReport = Callable[[RankReport], None]
+_KEPT = 2048  # of the last decode steps' times
+
+
+@dataclass
+class _Flight:
+    """A step under way: the next instruction, and the rows that this rank holds of it."""
+
+    step: Step | None
+    at: int = 0
+    rows: torch.Tensor | None = None
+    run_ns: int = 0
+
+    @property
+    def is_decode(self) -> bool:
+        return self.step is not None and self.step.phase == "decode"
+
+
+@dataclass
+class Rank:
+    """`on_logits` is called on the driver as a step is sampled, `on_report` where it is asked."""
+
+    seat: Seat
+    model: RankModel
+    inlets: Mapping[int, Inlet]
+    outlets: Mapping[int, Outlet]
+    step_links: frozenset[int]
+    kv_layers: tuple[int, ...]
+    pulse: Pulse
+    on_logits: OnLogits
+    on_report: OnReport
+    waits_for: Inlet | None = None
+    _flights: deque[_Flight] = field(default_factory=deque)
+    _run_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _sent: dict[int, deque[int]] = field(default_factory=dict)
+    _received: dict[int, deque[int]] = field(default_factory=dict)
+    _output: torch.Tensor | None = None
+
+    @property
+    def num_flights(self) -> int:
+        return len(self._flights)
+
+    def submit(self, step: Step) -> None:
+        """Begin a step; at the driver only, which needs no news of it."""
+        self._begin(step)
+        self._flights.append(_Flight(step))
+
+    def advance(self) -> bool:
+        """Do what can be done without waiting; whether anything was."""
+        if not self._flights and not self.seat.is_driver:
+            self._flights.append(_Flight(None))
+        self.waits_for = None
+        has_moved, limit = False, len(self.seat.program.instructions)
+        for flight in list(self._flights):
+            has_moved |= self._fly(flight, limit)
+            if flight.at < len(self.seat.program.instructions):
+                if not isinstance(self.seat.program.instructions[flight.at], Recv):
+                    break  # its rows are in this rank's scratch: nothing may overwrite them
+                limit = flight.at
+        while self._flights and self._flights[0].at == len(self.seat.program.instructions):
+            self._land(self._flights.popleft())
+        return has_moved
+
+    def report(self, ask: ReportAsk) -> None:
+        """Pass the question on, and answer it."""
+        for link in sorted(self.step_links & self.outlets.keys()):
+            self.outlets[link].send_message(ask)
+        digest = self.model.kv_digest
+        layers = self.kv_layers if ask.wants_kv else ()
+        self.on_report(
+            RankReport(
+                rank=self.seat.rank,
+                is_finite=self._output is None or bool(torch.isfinite(self._output).all()),
+                run_ns=tuple(self._run_ns),
+                sent={link: tuple(stamps) for link, stamps in self._sent.items()},
+                received={link: tuple(stamps) for link, stamps in self._received.items()},
+                kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
+            )
+        )
+
+    def forget_times(self) -> None:
+        """Begin the clocks anew, as at the start of a measurement."""
+        self._run_ns.clear()
+        self._sent.clear()
+        self._received.clear()
+
+    def _begin(self, step: Step) -> None:
+        """A prompt that starts at position 0 is a new tenant of its slot."""
+        if step.phase == "prompt" and step.positions[0] == 0:
+            self.model.admit(step.slots[0])
+            self.forget_times()
+
+    def _fly(self, flight: _Flight, limit: int) -> bool:
+        start, instructions = flight.at, self.seat.program.instructions
+        while flight.at < limit and self._execute(flight, instructions[flight.at]):
+            flight.at += 1
+            self.pulse.progress += 1
+        return flight.at > start
+
+    def _execute(self, flight: _Flight, item: Instruction) -> bool:
+        """False if it cannot be done now."""
+        match item:
+            case Recv(link=link):
+                return self._recv(flight, link)
+            case Run():
+                self._run(flight, item)
+            case Send(link=link):
+                return self._send(flight, link)
+            case Free(link=link):
+                self.inlets[link].free()
+            case Sample():
+                assert flight.step is not None
+                assert flight.rows is not None
+                self.on_logits(flight.step, flight.rows)
+            case Exchange():
+                raise AssertionError("refused at preflight")
+            case _:
+                assert_never(item)
+        return True
+
+    def _recv(self, flight: _Flight, link: int) -> bool:
+        inlet = self.inlets[link]
+        if link in self.step_links:
+            return self._recv_step(flight, inlet)
+        assert flight.step is not None
+        inlet.expect(flight.step.num_rows)
+        if not inlet.has_arrived():
+            self.waits_for = self.waits_for or inlet
+            return False
+        flight.rows = inlet.take_rows()
+        if flight.is_decode:
+            self._mark(self._received, link)
+        return True
+
+    def _recv_step(self, flight: _Flight, inlet: Inlet) -> bool:
+        inlet.expect(0)
+        while inlet.has_arrived():
+            message = inlet.take_message()
+            if isinstance(message, Step):
+                self._begin(message)
+                flight.step = message
+                return True
+            self.report(message)
+            inlet.expect(0)
+        self.waits_for = self.waits_for or inlet
+        return False
+
+    def _run(self, flight: _Flight, item: Run) -> None:
+        assert flight.step is not None
+        start = time.monotonic_ns()
+        flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
+        flight.run_ns += time.monotonic_ns() - start
+
+    def _send(self, flight: _Flight, link: int) -> bool:
+        assert flight.step is not None
+        outlet = self.outlets[link]
+        if not outlet.can_send():
+            return False
+        if link in self.step_links:
+            outlet.send_message(flight.step)
+            return True
+        assert flight.rows is not None
+        if flight.is_decode:
+            self._mark(self._sent, link)
+        outlet.send_rows(flight.rows)
+        flight.rows = None
+        return True
+
+    def _land(self, flight: _Flight) -> None:
+        if flight.is_decode:
+            self._run_ns.append(flight.run_ns)
+
+    def _mark(self, stamps: dict[int, deque[int]], link: int) -> None:
+        stamps.setdefault(link, deque(maxlen=_KEPT)).append(time.monotonic_ns())

@@ -1,0 +1,85 @@
+"""Who runs what: the plan's ranks, each with its stage, device, worker and program."""
+
+from dataclasses import dataclass
+
+from plancc.ir.errors import BadInput
+from plancc.ir.instruction import Exchange, Sample
+from plancc.ir.plan import Plan, Program, Worker
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One rank of the plan. `blocks` and `tiles` are what it holds besides its layers' mixers."""
+
+    rank: int
+    stage: int
+    device: str
+    kind: str
+    worker: str
+    host: str
+    layers: tuple[int, int]
+    blocks: tuple[str, ...]
+    tiles: tuple[int, int]
+    program: Program
+
+    @property
+    def is_driver(self) -> bool:
+        """The driver starts every step and samples."""
+        return any(isinstance(item, Sample) for item in self.program.instructions)
+
+
+def seats_of(plan: Plan) -> tuple[Seat, ...]:
+    """The plan's ranks in order. The plan must be sound (ir.legality)."""
+    homes = {name: worker for worker in plan.runtime.workers for name in worker.devices}
+    seats: list[Seat] = []
+    for index, stage in enumerate(plan.stages):
+        for number, rank in enumerate(stage.ranks):
+            program = plan.programs[len(seats)]
+            worker = homes[rank.device]
+            seats.append(
+                Seat(
+                    rank=program.rank,
+                    stage=index,
+                    device=rank.device,
+                    kind=plan.device(rank.device).kind,
+                    worker=worker.name,
+                    host=worker.host,
+                    layers=stage.layers,
+                    blocks=stage.blocks if number == 0 else (),
+                    tiles=rank.mlp_tiles,
+                    program=program,
+                )
+            )
+    return tuple(seats)
+
+
+def driver_seat(plan: Plan) -> Seat:
+    return next(seat for seat in seats_of(plan) if seat.is_driver)
+
+
+def worker_named(plan: Plan, name: str) -> Worker:
+    return next(worker for worker in plan.runtime.workers if worker.name == name)
+
+
+def steps_in_flight(plan: Plan) -> int:
+    """Prompt chunks that may be under way at once, so that every stage has work.
+
+    One for each stage where each stage is a process of its own. Fewer where a process serves
+    several ranks: it must never wait in one rank's send while another rank of it is waited for.
+    """
+    workers = [seat.worker for seat in seats_of(plan)]
+    if len(set(workers)) == 1:
+        return 1
+    return len(workers) if len(set(workers)) == len(workers) else 2
+
+
+def refuse_what_cannot_run(plan: Plan) -> None:
+    """Raises BadInput for a sound plan that asks for more than this executor has."""
+    for seat in seats_of(plan):
+        if any(isinstance(item, Exchange) for item in seat.program.instructions):
+            raise BadInput(f"programs[{seat.rank}]: exchange within a stage is not run by this "
+                           f"planrun; compile with --tp off")  # fmt: skip
+    for index, link in enumerate(plan.links):
+        if link.transport not in ("local", "gloo"):
+            raise BadInput(f"links[{index}].transport: this planrun carries rows by local and "
+                           f"gloo, found {link.transport}")  # fmt: skip
