@@ -1,0 +1,61 @@
+"""Text to token ids and back, with what lies beside the weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from plancc.executor.chat_template import ChatTemplate, Message, read_chat_template, special_tokens
+from plancc.executor.stop_tokens import read_stop_ids
+from plancc.executor.streaming import TextStream
+from plancc.ir.errors import BadInput
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """A model's tokenizer, its chat template if it has one, and the ids that end an answer."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    stop_ids: tuple[int, ...]
+    bos_id: int | None
+
+    def encode_raw(self, text: str) -> tuple[int, ...]:
+        """Ids of a plain text, with what the tokenizer adds of its own; never two BOS."""
+        ids = self.tokenizer.encode(text, add_special_tokens=True).ids
+        return tuple(ids[1:] if self.bos_id is not None and ids[:2] == [self.bos_id] * 2 else ids)
+
+    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of a conversation, ready for the model's turn; the template writes every special
+        token itself. Raises BadInput when the model has no template."""
+        if self.template is None:
+            raise BadInput("the model has no chat template (chat_template.jinja, or chat_template "
+                           "in tokenizer_config.json): use --raw")  # fmt: skip
+        text = self.template.render(messages)
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return text
+
+    def stream(self) -> TextStream:
+        return TextStream(self.tokenizer)
+
+
+def read_model_text(folder: Path, vocab_size: int) -> ModelText:
+    """What a model's folder says about text. Raises BadInput naming the file that is wrong."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise BadInput(f"{path}: no such tokenizer; a prompt cannot be read without it")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing more special
+        raise BadInput(f"{path}: not a tokenizer: {error}") from None
+    bos = special_tokens(folder).get("bos_token")
+    return ModelText(
+        tokenizer=tokenizer,
+        template=read_chat_template(folder),
+        stop_ids=read_stop_ids(folder, tokenizer, vocab_size),
+        bos_id=tokenizer.token_to_id(bos) if bos is not None else None,
+    )
