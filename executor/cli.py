@@ -1,0 +1,111 @@
+"""planrun: runs a plan exactly as it says. It never decides, and never imports the compiler."""
+
+import os
+from pathlib import Path
+
+import click
+
+from plancc.executor.options import Options
+from plancc.executor.preflight import Machine, Passed, preflight
+from plancc.executor.sampling import Sampling
+from plancc.ir.command import run_command
+from plancc.ir.errors import PlanccError
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("plan", type=_FILE)
+@click.option("--prompt", help="Answer TEXT, through the model's chat template if it has one.")
+@click.option("--weights", type=_FOLDER, help="Folder of safetensors and tokenizer; else "
+              "$PLANCC_WEIGHTS/NAME, else the manifest's source beside the plan.")  # fmt: skip
+@click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True)
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps every token.")
+@click.option("--top-p", type=float, default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--raw", is_flag=True, help="The prompt as it is, without the chat template.")
+@click.option("--system", metavar="TEXT", help="A system turn before the prompt or the chat.")
+@click.option("--chat", is_flag=True, help="A conversation at the terminal.")
+@click.option("--bench", is_flag=True, help="Measure speed and memory, beside the prediction.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--dry-run", is_flag=True, help="Only check that plan, weights and machine match.")
+@click.option("--record", type=_FILE, help="Write digests of logits and KV as JSON lines.")
+@click.option("--report", type=_FILE, help="Write --bench's numbers as JSON.")
+@click.option("--verbose", is_flag=True, help="Say more on stderr: stray files, pids, worker logs.")
+@click.pass_obj
+def planrun(
+    machine: Machine | None, /, temperature: float, top_k: int, top_p: float, seed: int,
+    **flags: object,
+) -> None:  # fmt: skip
+    """Run PLAN on this machine."""
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    options = Options(sampling=sampling, **flags)  # type: ignore[arg-type]
+    refuse_flags(options)
+    run(options, machine or Machine())
+
+
+def refuse_flags(options: Options) -> None:
+    """Raises a usage error for flags that do not go together."""
+    modes = [options.prompt is not None and not options.bench, options.chat, options.bench]
+    if sum(modes) != 1 and not options.dry_run:
+        raise click.UsageError("say one of --prompt TEXT, --chat, --bench or --dry-run")
+    if options.raw and (options.chat or options.system is not None):
+        raise click.UsageError(
+            "--raw uses no chat template: it goes with neither --chat nor --system"
+        )
+    if options.record is not None and (options.chat or options.bench):
+        raise click.UsageError("--record goes with --prompt")
+    if options.report is not None and not options.bench:
+        raise click.UsageError("--report goes with --bench")
+
+
+def run(options: Options, machine: Machine) -> None:
+    """Check everything, then start the workers and serve what was asked."""
+    from plancc.executor.screen import notes
+
+    console = notes()
+    passed = preflight(options.plan, options.weights, os.environ, machine)
+    for warning in passed.warnings:
+        console.print(f"warning: {warning}", markup=False)
+    if options.verbose:
+        for name in passed.weights.strays:
+            console.print(f"note: {passed.weights.folder / name} is not part of the model",
+                          markup=False)  # fmt: skip
+    if options.dry_run:
+        click.echo(f"{options.plan}: plan, weights and machine match; nothing was started")
+        return
+    _serve(options, passed, machine)
+
+
+def _serve(options: Options, passed: Passed, machine: Machine) -> None:
+    from plancc.executor.fleet import Fleet
+    from plancc.executor.screen import load_bars, notes
+    from plancc.executor.session import Session
+    from plancc.executor.tasks import prepare
+
+    task = prepare(options, passed)  # whatever is wrong with the prompt is said first
+    fleet = Fleet(passed.plan, options.plan, passed.weights, machine.backends)
+    try:
+        with fleet:
+            if options.verbose:
+                for member in fleet.members:
+                    notes().print(f"started {member.name}", markup=False)
+            session = Session(fleet)
+            with load_bars(passed.plan, passed.weights) as on_load:
+                load = session.bring_up(on_load)
+            task(session, load)
+    except PlanccError:
+        if options.verbose:
+            for name, text in fleet.logs.items():
+                notes().print(f"--- {name} wrote:\n{text}", markup=False)
+        raise
+
+
+def main() -> None:
+    run_command(planrun)
+
+
+if __name__ == "__main__":
+    main()

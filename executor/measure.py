@@ -1,0 +1,132 @@
+"""What a run took, from the clocks of its ranks, beside what the plan predicted.
+
+A hop is timed in the run itself: from the start of the send to the end of the receipt, by the
+monotonic clock that all processes of a host share. Between hosts there is no such clock, and no
+hop is told.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from plancc.executor.request import Outcome, RankReport
+from plancc.executor.seats import seats_of
+from plancc.executor.session import LoadSummary
+from plancc.ir.plan import Plan
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A link's decode hops: median ns, of how many."""
+
+    link: int
+    source: int
+    target: int
+    median_ns: int
+    count: int
+
+
+def hops_of(plan: Plan, reports: Mapping[int, RankReport]) -> tuple[Hop, ...]:
+    """Medians of every link that carries rows between ranks of one host."""
+    hosts = {seat.rank: seat.host for seat in seats_of(plan)}
+    hops = []
+    for index, link in enumerate(plan.links):
+        sent = reports[link.from_].sent.get(index, ())
+        received = reports[link.to].received.get(index, ())
+        pairs = list(zip(reversed(sent), reversed(received), strict=False))
+        if link.payload == "hidden" and pairs and hosts[link.from_] == hosts[link.to]:
+            median_ns = round(median(end - begin for begin, end in pairs))
+            hops.append(Hop(index, link.from_, link.to, median_ns, len(pairs)))
+    return tuple(hops)
+
+
+def percentile(values: Sequence[int], percent: float) -> int:
+    """The smallest value that so many percent of all do not exceed; 0 of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0
+
+
+def tokens_per_s(count: int, time_ns: int) -> float:
+    return count * 1e9 / time_ns if time_ns else 0.0
+
+
+def run_report(
+    plan: Plan,
+    load: LoadSummary,
+    outcome: Outcome,
+    prompt_tokens: int,
+    reports: Mapping[int, RankReport],
+) -> dict[str, Any]:
+    """Plain data for --json and --report; every predicted figure stands beside its measured one."""
+    hops = hops_of(plan, reports)
+    decode = outcome.decode_ns
+    return {
+        "plan": plan.digest,
+        "model": plan.model.name,
+        "load": {
+            "seconds": load.load_ns / 1e9,
+            "ready_seconds": load.wall_ns / 1e9,
+            "bytes": load.bytes_read,
+            "gb_s": load.gb_s,
+        },
+        "prefill": {
+            "tokens": prompt_tokens,
+            "seconds": outcome.prefill_ns / 1e9,
+            "tokens_per_s": tokens_per_s(prompt_tokens, outcome.prefill_ns),
+            "predicted": _predicted_prefill(plan),
+        },
+        "decode": {
+            "steps": len(decode),
+            "seconds": sum(decode) / 1e9,
+            "tokens_per_s": tokens_per_s(len(decode), sum(decode)),
+            "p50_ms": percentile(decode, 50) / 1e6,
+            "p95_ms": percentile(decode, 95) / 1e6,
+            "predicted_ms": plan.predicted.decode.step_ns / 1e6,
+            "predicted_tokens_per_s": plan.predicted.decode.tokens_per_s,
+        },
+        "stages": _stages(plan, reports),
+        "hops": [
+            {"from": hop.source, "to": hop.target, "median_us": hop.median_ns / 1e3,
+             "count": hop.count} for hop in hops
+        ],
+        "hop_median_us": median(hop.median_ns for hop in hops) / 1e3 if hops else None,
+        "devices": _devices(plan, load),
+    }  # fmt: skip
+
+
+def _predicted_prefill(plan: Plan) -> dict[str, Any] | None:
+    predicted = plan.predicted.prefill
+    if predicted is None:
+        return None
+    return {"tokens": predicted.prompt, "tokens_per_s": predicted.tokens_per_s}
+
+
+def _stages(plan: Plan, reports: Mapping[int, RankReport]) -> list[dict[str, Any]]:
+    """A decode step in each stage: p50 of its segments, beside the predicted compute."""
+    rows = []
+    for seat in seats_of(plan):
+        predicted = plan.predicted.decode.stages[seat.stage]
+        rows.append(
+            {
+                "stage": seat.stage,
+                "rank": seat.rank,
+                "device": seat.device,
+                "compute_ms": percentile(reports[seat.rank].run_ns, 50) / 1e6,
+                "predicted_compute_ms": predicted.compute_ns / 1e6,
+                "predicted_hop_us": predicted.hop_ns / 1e3,
+            }
+        )
+    return rows
+
+
+def _devices(plan: Plan, load: LoadSummary) -> list[dict[str, Any]]:
+    return [
+        {
+            "device": device.name,
+            "planned": device.ledger.model_dump(exclude={"free_after"}),
+            "allocated": load.allocated.get(device.name, {}),
+        }
+        for device in plan.devices
+    ]

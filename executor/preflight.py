@@ -1,0 +1,136 @@
+"""Does this machine, and do these weights, still match the plan? Asked before any memory is taken.
+
+Every mismatch is told at once, each with both values (design.md section 7). Nothing is opened on
+a device and nothing is started.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plancc.executor.backends import BACKENDS
+from plancc.executor.machine import available_bytes, has_address, num_cores
+from plancc.executor.seats import refuse_what_cannot_run
+from plancc.executor.weights import (
+    Weights,
+    coverage_problem,
+    find_folder,
+    fingerprint_problem,
+    read_weights,
+    tie_problem,
+)
+from plancc.ir.errors import BadInput, Stale
+from plancc.ir.legality import plan_problems
+from plancc.ir.plan import Plan, read_plan
+from plancc.ir.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is asked of this machine; a test hands in another one."""
+
+    available_bytes: Callable[[], int] = available_bytes
+    num_cores: Callable[[], int] = num_cores
+    has_address: Callable[[str], bool] = has_address
+    backends: Mapping[str, str] = field(default_factory=lambda: BACKENDS)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A plan that may run here."""
+
+    plan: Plan
+    weights: Weights
+    warnings: tuple[str, ...]
+
+
+def preflight(
+    plan_path: Path, asked_weights: Path | None, environment: Mapping[str, str],
+    machine: Machine | None = None,
+) -> Passed:  # fmt: skip
+    """Raises BadInput for what cannot be read, Stale for a plan that this machine cannot honour."""
+    machine = machine or Machine()
+    plan = read_plan(plan_path)
+    refuse_edited(plan)
+    refuse_what_cannot_run(plan)
+    problems = [*_host_problems(plan, machine), *_device_problems(plan, machine)]
+    unread: list[str] = []
+    weights = None
+    try:
+        folder = find_folder(plan, plan_path, asked_weights, environment)
+        weights = read_weights(plan, folder)
+        problems += _weight_problems(plan, weights)
+    except BadInput as error:
+        if not problems:
+            raise
+        unread = str(error).splitlines()
+    if problems:
+        raise Stale((*problems, *unread))
+    assert weights is not None
+    return Passed(plan, weights, (*_warnings(plan, machine), *weights.warnings))
+
+
+def refuse_edited(plan: Plan) -> None:
+    """Raises Stale for a plan that was changed after it was made, or that contradicts itself."""
+    found = plan.computed_digest()
+    problems: list[str] = []
+    if found != plan.digest:
+        problems.append(
+            f"digest: the plan says {plan.digest[:16] or '(nothing)'}, its content gives "
+            f"{found[:16]}: it was changed by hand; compile it again"
+        )
+    problems += plan_problems(plan)
+    if plan.weights is None:
+        problems.append("weights: the manifest had no weight index, so no weights can be compared; "
+                        "make it with `plancc manifest` and compile again")  # fmt: skip
+    if problems:
+        raise Stale(tuple(problems))
+
+
+def _host_problems(plan: Plan, machine: Machine) -> list[str]:
+    """The plan's one host must be this one: its address can be listened at."""
+    if len(plan.runtime.hosts) > 1:
+        names = ", ".join(f"{row.name} ({row.address})" for row in plan.runtime.hosts)
+        return [f"hosts: this planrun starts the workers of one host, the plan has {names}"]
+    return [
+        f"host {row.name}: the plan gives it address {row.address}, this machine has no such one"
+        for row in plan.runtime.hosts
+        if not machine.has_address(row.address)
+    ]
+
+
+def _device_problems(plan: Plan, machine: Machine) -> list[str]:
+    """Kinds that none here runs, and memory: host memory is one, however many devices share it."""
+    problems = [
+        f"device {device.name}: the plan wants kind {device.kind}, found a backend for "
+        f"{', '.join(sorted(machine.backends))} only"
+        for device in plan.devices
+        if device.kind not in machine.backends
+    ]
+    for host in plan.runtime.hosts:
+        devices = [device for device in plan.devices if device.host == host.name]
+        needed = sum(device.ledger.total for device in devices if device.kind in machine.backends)
+        found = machine.available_bytes()
+        if found < needed:
+            names = ", ".join(device.name for device in devices)
+            problems.append(
+                f"host {host.name}: the plan fills {format_bytes(needed)} on {names}, free are "
+                f"{format_bytes(found)}: {format_bytes(needed - found)} short"
+            )
+    return problems
+
+
+def _weight_problems(plan: Plan, weights: Weights) -> list[str]:
+    if problem := fingerprint_problem(plan, weights):
+        return [problem]
+    found = (coverage_problem(plan, weights.index), tie_problem(plan, weights.index))
+    return [problem for problem in found if problem]
+
+
+def _warnings(plan: Plan, machine: Machine) -> tuple[str, ...]:
+    threads = sum(worker.threads or 1 for worker in plan.runtime.workers)
+    cores = machine.num_cores()
+    if threads <= cores:
+        return ()
+    return (f"the plan's workers use {threads} threads, this process may use {cores} cores: "
+            f"expect less than the predicted speed",)  # fmt: skip

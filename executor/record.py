@@ -1,0 +1,67 @@
+"""--record: what a run computed, to be compared with another run's bit for bit.
+
+JSON lines, equal byte for byte for equal runs of any two plans of one model:
+
+    {"format": "plancc.record/1", "model": NAME, "weights": SHA256, "prompt": [IDS]}
+    {"step": I, "position": P, "token": ID, "logits_sha256": HEX}     one for each token drawn
+    {"layer": I, "tokens": N, "kv_sha256": HEX}                       one for each layer with KV
+    {"finish": "stop" or "length"}
+
+logits_sha256 is of the row's fp32 bytes; kv_sha256 of the K rows, then the V rows, in the order of
+positions. A token that ends the answer is recorded too.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plancc.executor.request import Outcome, RankReport, Sampled
+from plancc.ir.errors import BadInput
+from plancc.ir.plan import Plan
+
+RECORD_FORMAT = "plancc.record/1"
+
+
+def record_rows(
+    plan: Plan,
+    prompt_ids: Sequence[int],
+    sampled: Sequence[Sampled],
+    outcome: Outcome,
+    reports: Mapping[int, RankReport],
+) -> Iterable[dict[str, Any]]:
+    """The lines of a record, as plain data."""
+    assert plan.weights is not None
+    yield {
+        "format": RECORD_FORMAT,
+        "model": plan.model.name,
+        "weights": plan.weights.sha256,
+        "prompt": list(prompt_ids),
+    }
+    for step, row in enumerate(sampled):
+        yield {
+            "step": step,
+            "position": row.position,
+            "token": row.token,
+            "logits_sha256": row.logits_sha256,
+        }
+    kv = {layer: text for report in reports.values() for layer, text in report.kv_sha256.items()}
+    for layer in sorted(kv):
+        yield {"layer": layer, "tokens": outcome.num_tokens, "kv_sha256": kv[layer]}
+    yield {"finish": outcome.finish}
+
+
+def write_text_whole(path: Path, text: str) -> None:
+    """The whole file or nothing: an interrupted run leaves what was there."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise BadInput(f"{path}: cannot write it: {error.strerror}") from None
+
+
+def write_record(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    write_text_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
