@@ -1,0 +1,71 @@
+"""Made-up models whose kernels read a given number of bytes each: what the probe runs."""
+
+from math import ceil, sqrt
+
+from plancc.ir.dtype import ITEMSIZE, DType
+from plancc.ir.kernel_spec import KERNELS
+from plancc.ir.layers import DenseMlp, Layer, Mixer
+from plancc.ir.manifest import Geometry, ModelShape, Rope
+from plancc.ir.plan import Runtime
+from plancc.ir.sizes import PAGE_TOKENS
+
+_HEAD_DIM = 64
+_TILE_SHARE = 6  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
+_MAX_CONTEXT = 1024
+
+
+def square_model(kernel_bytes: int, dtype: DType, total_bytes: int) -> ModelShape:
+    """Layers whose four matrices are about `kernel_bytes` each, `total_bytes` or more together.
+
+    The output projection is square; qkv is it and one KV head, gate and up 4/3 of it, down 2/3.
+    """
+    elements = kernel_bytes // ITEMSIZE[dtype]
+    hidden = max(1, round(sqrt(elements) / _HEAD_DIM)) * _HEAD_DIM
+    inner = max(1, round(hidden * 2 / 3 / _HEAD_DIM)) * _HEAD_DIM
+    layer = _layer(hidden, inner, dtype)
+    count = max(1, ceil(total_bytes / layer.weight_bytes))
+    return ModelShape(
+        name="probe",
+        family="llama",
+        dtype=dtype,
+        hidden_size=hidden,
+        max_context=_MAX_CONTEXT,
+        geometry=Geometry(norm_eps=1e-5, rope={"default": Rope(theta=10000.0)}),
+        layers=(layer,) * count,
+    )
+
+
+def runtime_of(model: ModelShape, rows: int) -> Runtime:
+    """One slot of `rows` tokens, filled in one chunk."""
+    return Runtime(
+        context=rows,
+        slots=1,
+        page_tokens=PAGE_TOKENS,
+        pages=ceil(rows / PAGE_TOKENS),
+        prefill_chunk=rows,
+        dtype=model.dtype,
+        kv_dtype=model.dtype,
+        kernels=KERNELS,
+        hosts=(),
+        workers=(),
+    )
+
+
+def _layer(hidden: int, inner: int, dtype: DType) -> Layer:
+    item, head = ITEMSIZE[dtype], _HEAD_DIM
+    norms = 2 * hidden
+    return Layer(
+        mixer=Mixer(
+            kind="attention",
+            weight_bytes=(hidden * (2 * hidden + 2 * head) + norms) * item,
+            num_heads=hidden // head,
+            num_kv_heads=1,
+            head_dim=head,
+        ),
+        mlp=DenseMlp(
+            kind="swiglu",
+            weight_bytes=3 * hidden * inner * item,
+            intermediate_size=inner,
+            tiles=max(1, round(inner * _TILE_SHARE / hidden)),
+        ),
+    )

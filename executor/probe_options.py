@@ -1,0 +1,110 @@
+"""From flags, or from a topology to refresh, to what is measured."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plancc.executor.machine import has_address, num_cores
+from plancc.executor.probe import DeclaredDevice, ProbeOptions
+from plancc.executor.probe_cpu import declare_cpu_devices
+from plancc.ir.dtype import DType
+from plancc.ir.errors import BadInput
+from plancc.ir.topology import Device, Host, Topology
+from plancc.ir.units import parse_bytes
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+
+
+@dataclass(frozen=True)
+class DeviceFlags:
+    """As typed; None or () where not said."""
+
+    name: str | None = None
+    cpu_devices: int | None = None
+    cpu_memory: tuple[str, ...] = ()
+    cpu_threads: tuple[str, ...] = ()
+    dtype: DType | None = None
+    host_name: str | None = None
+    address: str | None = None
+
+    def said(self) -> list[str]:
+        """The flags that were typed."""
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+
+
+def options_from_flags(flags: DeviceFlags, output: Path, *, quick: bool) -> ProbeOptions:
+    """What a new file is measured from. Raises BadInput naming flag, found and expected."""
+    count = 1 if flags.cpu_devices is None else flags.cpu_devices
+    if count < 1:
+        raise BadInput(f"--cpu-devices: expected at least 1, found {count}")
+    host = Host(name=_host_name(flags.host_name), address=_own_address(flags.address))
+    devices = declare_cpu_devices(
+        host.name,
+        count,
+        memory=_one_each("--cpu-memory", flags.cpu_memory, count, parse_bytes),
+        threads=_one_each("--cpu-threads", flags.cpu_threads, count, _threads),
+    )
+    name = flags.name or output.name.split(".")[0] or "topology"
+    return ProbeOptions(name, host, devices, flags.dtype or "bfloat16", quick)
+
+
+def options_to_refresh(
+    old: Topology, flags: DeviceFlags, where: Path, *, quick: bool
+) -> ProbeOptions:
+    """The same devices and budgets as in `old`. Raises BadInput for a file of other machines."""
+    if flags.said():
+        raise BadInput(f"--refresh measures what {where} declares: leave out {flags.said()[0]}")
+    if len(old.hosts) > 1:
+        raise BadInput(f"{where}: expected the devices of one host, found {len(old.hosts)} hosts; "
+                       f"refresh each host's own file, then join them again")  # fmt: skip
+    other = [device for device in old.devices if device.kind != "cpu"]
+    if other:
+        raise BadInput(f"{where}: devices.{other[0].name}.kind: planprobe measures cpu, found "
+                       f"{other[0].kind!r}")  # fmt: skip
+    _own_address(old.hosts[0].address)
+    devices = tuple(_declared_again(device) for device in old.devices)
+    dtypes: list[DType] = [one for device in old.devices for one in device.tflops]
+    return ProbeOptions(old.name, old.hosts[0], devices, (dtypes or ["bfloat16"])[0], quick)
+
+
+def _declared_again(device: Device) -> DeclaredDevice:
+    return DeclaredDevice(device.name, device.kind, device.uuid, device.total_bytes,
+                          device.free_bytes, device.threads or num_cores())  # fmt: skip
+
+
+def _one_each(flag: str, texts: tuple[str, ...], count: int, parse: Any) -> tuple[int, ...] | None:
+    """One value a device from one for all or one each; None where nothing was said."""
+    words = [word for text in texts for word in text.replace(",", " ").split()]
+    if not words:
+        return None
+    if len(words) not in (1, count):
+        raise BadInput(f"{flag}: expected 1 value for all or {count} for {count} devices, found "
+                       f"{len(words)}")  # fmt: skip
+    try:
+        values = [parse(word) for word in words]
+    except ValueError as error:
+        raise BadInput(f"{flag}: {error}") from None
+    if min(values) < 1:
+        raise BadInput(f"{flag}: expected more than 0, found {min(values)}")
+    return tuple(values) if len(values) == count else tuple(values * count)
+
+
+def _threads(text: str) -> int:
+    if not text.isdigit():
+        raise ValueError(f"expected a whole number, found {text!r}")
+    return int(text)
+
+
+def _host_name(name: str | None) -> str:
+    if name is not None and not _NAME.fullmatch(name):
+        raise BadInput(f"--host-name: expected letters, digits and _ . : -, found {name!r}")
+    return name or "h0"
+
+
+def _own_address(address: str | None) -> str:
+    """An address that processes of this host can listen on."""
+    address = address or "127.0.0.1"
+    if not has_address(address):
+        raise BadInput(f"--address: this host cannot listen at {address}; name one of its own")
+    return address
