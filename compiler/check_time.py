@@ -1,0 +1,105 @@
+"""Predicted times and the objective's value, held against the clock of the checker."""
+
+from collections.abc import Iterator
+
+from plancc.compiler.check_clock import Clock
+from plancc.ir.plan import Plan, PrefillTime, StageTime, StepTime
+from plancc.ir.topology import Topology
+
+
+def time_problems(plan: Plan, topology: Topology) -> Iterator[str]:
+    clock = Clock(plan, topology)
+    yield from _decode_problems(plan.predicted.decode, clock)
+    yield from _prefill_problems(plan, clock)
+    yield from _value_problems(plan, clock)
+
+
+def _decode_problems(found: StepTime, clock: Clock) -> Iterator[str]:
+    stages = clock.decode_stages(rows=1)
+    yield from _stage_problems("predicted.decode", stages, found.stages)
+    step = sum(stage.compute_ns + stage.hop_ns for stage in stages)
+    if found.step_ns != step:
+        yield f"predicted.decode.step_ns: recomputed {step}, found {found.step_ns}"
+    if not _is_rate(found.tokens_per_s, 1, found.step_ns):
+        yield (
+            f"predicted.decode.tokens_per_s: {found.step_ns} ns are {1e9 / found.step_ns:.6g}, "
+            f"found {found.tokens_per_s}"
+        )
+
+
+def _is_rate(rate: float, tokens: int, time_ns: int) -> bool:
+    """Equal but for rounding to some digits."""
+    return time_ns > 0 and abs(rate * time_ns / (tokens * 1e9) - 1) < 1e-3
+
+
+def _stage_problems(
+    where: str, expected: tuple[StageTime, ...], found: tuple[StageTime, ...]
+) -> Iterator[str]:
+    if len(expected) != len(found):
+        yield f"{where}.stages: expected {len(expected)}, found {len(found)}"
+    for index, (right, given) in enumerate(zip(expected, found, strict=False)):
+        for name in ("compute_ns", "exchange_ns", "hop_ns"):
+            if getattr(right, name) != getattr(given, name):
+                yield (
+                    f"{where}.stages[{index}].{name}: recomputed {getattr(right, name)}, found "
+                    f"{getattr(given, name)}"
+                )
+
+
+def _prefill_problems(plan: Plan, clock: Clock) -> Iterator[str]:
+    expected, found = expected_prefill(plan, clock), plan.predicted.prefill
+    if expected is None or found is None:
+        if (expected is None) != (found is None):
+            yield f"predicted.prefill: expected {'none' if expected is None else 'one'}, " \
+                  f"found {'none' if found is None else 'one'}"  # fmt: skip
+        return
+    yield from _stage_problems("predicted.prefill", expected.stages, found.stages)
+    for name in ("prompt", "chunks", "total_ns"):
+        right, given = getattr(expected, name), getattr(found, name)
+        if right != given:
+            yield f"predicted.prefill.{name}: recomputed {right}, found {given}"
+    if not _is_rate(found.tokens_per_s, found.prompt, found.total_ns):
+        yield f"predicted.prefill.tokens_per_s: recomputed {expected.tokens_per_s:.6g}, " \
+              f"found {found.tokens_per_s}"  # fmt: skip
+
+
+def expected_prefill(plan: Plan, clock: Clock) -> PrefillTime | None:
+    prompt = plan.ask.prompt or 1
+    rows = min(plan.ask.prefill_chunk, prompt)
+    chunks = -(-prompt // rows)
+    stages = clock.prefill_stages(rows)
+    if stages is None:
+        return None
+    beat = max(max(stage.compute_ns, stage.hop_ns) for stage in stages)
+    total = (chunks + len(stages) - 1) * beat
+    return PrefillTime(
+        prompt=prompt,
+        chunks=chunks,
+        total_ns=total,
+        tokens_per_s=prompt * 1e9 / total if total else 0.0,
+        stages=stages,
+    )
+
+
+def _value_problems(plan: Plan, clock: Clock) -> Iterator[str]:
+    proof, value = plan.provenance.solver, objective_value(plan, clock)
+    if proof.objective != plan.ask.objective:
+        yield f"provenance.solver.objective: {plan.ask.objective} was asked, " \
+              f"found {proof.objective}"  # fmt: skip
+    if value != proof.value:
+        yield f"provenance.solver.value: recomputed {value}, found {proof.value}"
+
+
+def objective_value(plan: Plan, clock: Clock) -> int | None:
+    """What the objective is worth, in ns (tokens for `context`); None where it has no value."""
+    if plan.ask.objective == "context":
+        return plan.runtime.context
+    if plan.ask.objective == "prefill":
+        prefill = expected_prefill(plan, clock)
+        return prefill.total_ns if prefill else None
+    if plan.ask.objective == "latency":
+        return sum(stage.compute_ns + stage.hop_ns for stage in clock.decode_stages(rows=1))
+    slots, count = plan.runtime.slots, len(plan.stages)
+    times = [t for stage in clock.decode_stages(-(-slots // count))
+             for t in (stage.compute_ns, stage.hop_ns)]  # fmt: skip
+    return max(min(slots, count) * max(times), sum(times))

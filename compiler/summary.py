@@ -1,0 +1,57 @@
+"""A plan in three lines, and as the numbers behind them."""
+
+from typing import Any
+
+from plancc.ir.plan import Plan
+from plancc.ir.units import format_bytes, format_ns
+
+
+def summary_data(plan: Plan) -> dict[str, Any]:
+    """The same answer for programs."""
+    proof, prefill = plan.provenance.solver, plan.predicted.prefill
+    return {
+        "digest": plan.digest,
+        "stages": [
+            {"devices": [rank.device for rank in stage.ranks], "layers": list(stage.layers),
+             "blocks": list(stage.blocks)} for stage in plan.stages
+        ],
+        "context": plan.runtime.context,
+        "slots": plan.runtime.slots,
+        "objective": proof.objective,
+        "status": proof.status,
+        "value": proof.value,
+        "bound": proof.bound,
+        "decode_step_ns": plan.predicted.decode.step_ns,
+        "prefill_ns": prefill.total_ns if prefill else None,
+    }  # fmt: skip
+
+
+def summary_lines(plan: Plan, output: str | None) -> tuple[str, ...]:
+    """Where it runs, how full, how fast and how sure."""
+    tightest = min(plan.devices, key=lambda device: device.ledger.free_after)
+    where = " | ".join(
+        f"{'+'.join(rank.device for rank in stage.ranks)} layers {layer_range(stage.layers)}"
+        for stage in plan.stages
+    )
+    decode = plan.predicted.decode
+    return (
+        f"{'wrote ' + output if output not in (None, '-') else 'plan'} {plan.digest[:12]}: {where}",
+        f"tightest: {tightest.name}, {format_bytes(tightest.ledger.total)} of "
+        f"{format_bytes(tightest.budget_bytes)}, {format_bytes(tightest.ledger.free_after)} free",
+        f"predicted: {format_ns(decode.step_ns)} a token ({decode.tokens_per_s:.1f} tok/s) at "
+        f"context {plan.runtime.context}; {proof_words(plan)}",
+    )
+
+
+def proof_words(plan: Plan) -> str:
+    """'proven optimal', or how far from it at most."""
+    proof = plan.provenance.solver
+    if proof.status == "optimal":
+        return f"{proof.objective} proven optimal"
+    return f"{proof.objective} feasible, gap {100 * proof.gap:.1f} % (not proven optimal)"
+
+
+def layer_range(layers: tuple[int, int]) -> str:
+    """'0..20' for layers [0, 21)."""
+    first, last = layers[0], layers[1] - 1
+    return str(first) if first == last else f"{first}..{last}"
