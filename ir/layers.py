@@ -122,6 +122,13 @@ class Layer(Frozen):
         return self.mixer.weight_bytes + (self.mlp.weight_bytes if self.mlp else 0) + extra
 
 
+class LayerPattern(Frozen):
+    """How a file may write layers that repeat; `unroll` makes layers of it."""
+
+    repeat: Count
+    pattern: Annotated[tuple[Layer, ...], Field(min_length=1)]
+
+
 class Block(Frozen):
     """Anything resident that is no layer.
 

@@ -8,7 +8,7 @@ from pydantic import Field, PlainSerializer, field_validator, model_validator
 from plancc.ir.canonical import sha256_of
 from plancc.ir.document import Frozen, parse_document, read_yaml
 from plancc.ir.dtype import ITEMSIZE, DType
-from plancc.ir.layers import Block, Count, Layer, roll, unroll
+from plancc.ir.layers import Block, Count, Layer, LayerPattern, roll, unroll
 from plancc.ir.weight_index import WeightIndex
 
 MODEL_FORMAT = "plancc.model/1"
@@ -61,7 +61,7 @@ class ModelShape(Frozen):
     ]
     blocks: tuple[Block, ...] = ()
 
-    @field_validator("layers", mode="before")
+    @field_validator("layers", mode="before", json_schema_input_type=list[Layer | LayerPattern])
     @classmethod
     def _unroll(cls, rows: Any) -> Any:
         return unroll(rows)

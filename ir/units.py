@@ -39,10 +39,20 @@ def _parse(value: Any) -> int:
     return parse_bytes(value)
 
 
-Bytes = Annotated[int, BeforeValidator(_parse), Field(ge=0)]
+_Text = Annotated[str, Field(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGT]i?)?B?\s*$")]
+
+Bytes = Annotated[
+    int,
+    BeforeValidator(_parse, json_schema_input_type=Annotated[int, Field(ge=0)] | _Text),
+    Field(ge=0),
+]
 """A byte count, 0 or more; reads integers and strings with a unit."""
 
-PositiveBytes = Annotated[int, BeforeValidator(_parse), Field(gt=0)]
+PositiveBytes = Annotated[
+    int,
+    BeforeValidator(_parse, json_schema_input_type=Annotated[int, Field(gt=0)] | _Text),
+    Field(gt=0),
+]
 """A byte count of at least 1."""
 
 
