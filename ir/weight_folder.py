@@ -111,12 +111,15 @@ def index_of(
 
 
 def model_files(folder: Path) -> tuple[FileEntry, ...]:
-    """Those of MODEL_FILES that the folder has, each hashed whole."""
+    """Those of MODEL_FILES that the folder has, each hashed whole. Raises BadInput."""
     entries = []
     for name in MODEL_FILES:
         path = folder / name
         if path.is_file():
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise BadInput(f"{path}: cannot read it: {error.strerror}") from None
             digest = hashlib.sha256(data).hexdigest()
             entries.append(FileEntry(file=name, bytes=len(data), sha256=digest))
     return tuple(entries)

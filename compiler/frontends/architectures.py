@@ -31,8 +31,9 @@ def read_architecture(
     if not isinstance(config, Mapping):
         raise BadInput(f"{where}: expected a JSON object, found {type(config).__name__}")
     frontend = _frontend(config, where)
-    if config.get("quantization_config"):
-        method = dict(config["quantization_config"]).get("quant_method", "unnamed")
+    quantization = config.get("quantization_config")
+    if quantization:
+        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else "one"
         raise BadInput(f"{where}: field quantization_config: expected an unquantized checkpoint, "
                        f"found {method!r}; take the model's bfloat16 release")  # fmt: skip
     flag = config.get("tie_word_embeddings")

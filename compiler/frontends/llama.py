@@ -68,7 +68,12 @@ def read_llama(
     except ValidationError as error:
         raise BadInput(describe(error, where)) from None
     _check(fields, where)
-    rope = read_rope(config, where=where, head_dim=fields.head_width)
+    rope = read_rope(
+        config,
+        where=where,
+        head_dim=fields.head_width,
+        max_position=fields.max_position_embeddings,
+    )
     if set(rope.ropes) != {DEFAULT_ROPE}:
         raise BadInput(f"{where}: field rope_parameters: expected one set for all layers, found "
                        f"{', '.join(sorted(rope.ropes))}")  # fmt: skip

@@ -23,6 +23,7 @@ DEFAULT_ROPE = "default"
 DEFAULT_THETA = 10000.0
 _UNSCALED = ("none", "default")
 _COMMON = {"type", "rope_type", "rope_theta", "partial_rotary_factor"}
+_WORDS = {"type", "rope_type", "truncate", "finetuned"}
 _ORIGINAL = "original_max_position_embeddings"
 _KEYS: dict[str, set[str]] = {
     "none": set(),
@@ -50,9 +51,10 @@ class RopeReading:
     notes: tuple[str, ...]
 
 
-def read_rope(config: Mapping[str, Any], *, where: str, head_dim: int) -> RopeReading:
+def read_rope(
+    config: Mapping[str, Any], *, where: str, head_dim: int, max_position: int
+) -> RopeReading:
     """The config's rotary settings. Raises BadInput for an unknown kind, key or missing number."""
-    max_position = config["max_position_embeddings"]
     notes: list[str] = []
     ropes = {}
     for name, values in _sets(config, where).items():
@@ -97,12 +99,13 @@ def _rope(
     values: Mapping[str, Any], where: str, head_dim: int, max_position: int, notes: list[str]
 ) -> Rope:
     kind = _kind(values, where)
-    if "rope_theta" not in values:
+    _check_numbers(values, where)
+    if values.get("rope_theta") is None:
         notes.append(f"rope_theta is absent: {DEFAULT_THETA:g}, the architecture's default")
-    fraction = values.get("partial_rotary_factor", 1.0)
+    fraction = values.get("partial_rotary_factor") or 1.0
     try:
         return Rope(
-            theta=values.get("rope_theta", DEFAULT_THETA),
+            theta=values.get("rope_theta") or DEFAULT_THETA,
             rotary_dim=None if fraction == 1.0 else int(head_dim * fraction),
             scaling=_scaling(kind, values, where, max_position, notes),
         )
@@ -125,6 +128,15 @@ def _kind(values: Mapping[str, Any], where: str) -> str:
         raise BadInput(f"{where}: rope_type {kind} has no parameter {', '.join(unknown)} that "
                        f"plancc knows; it would be ignored silently")  # fmt: skip
     return str(kind)
+
+
+def _check_numbers(values: Mapping[str, Any], where: str) -> None:
+    for key in sorted(set(values) - _WORDS):
+        value = values[key]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 < value < math.inf):
+            raise BadInput(f"{where}: rope: field {key}: expected a number above 0, "
+                           f"found {value!r}")  # fmt: skip
 
 
 def _scaling(

@@ -42,6 +42,10 @@ def read_vocabulary(file: GgufFile, vocab_size: int) -> Vocabulary:
     if len(set(tokens)) != len(tokens):
         raise BadInput(f"{where}: field tokenizer.ggml.tokens: expected each token once, found "
                        f"{len(tokens) - len(set(tokens))} doubled")  # fmt: skip
+    types = tuple(file.get("tokenizer.ggml.token_type", [_NORMAL] * len(tokens)))
+    if len(types) != len(tokens):
+        raise BadInput(f"{where}: field tokenizer.ggml.token_type: expected {len(tokens)} types, "
+                       f"found {len(types)}")  # fmt: skip
     model = str(file.need("tokenizer.ggml.model"))
     pre = str(file.get("tokenizer.ggml.pre", "default"))
     begins = model == "llama" or pre in _BEGINS_WITH_BOS
@@ -50,7 +54,7 @@ def read_vocabulary(file: GgufFile, vocab_size: int) -> Vocabulary:
         model=model,
         pre=pre,
         tokens=tokens,
-        types=tuple(file.get("tokenizer.ggml.token_type", [_NORMAL] * len(tokens))),
+        types=types,
         merges=tuple(file.get("tokenizer.ggml.merges", [])),
         scores=tuple(file.get("tokenizer.ggml.scores", [])),
         special=_special(file, len(tokens)),
@@ -62,9 +66,10 @@ def read_vocabulary(file: GgufFile, vocab_size: int) -> Vocabulary:
 
 
 def _special(file: GgufFile, num_tokens: int) -> dict[str, int]:
+    """The ids that have a name in tokenizer_config.json; those that end a turn are checked too."""
     names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
     found: dict[str, int] = {}
-    for theirs, ours in names.items():
+    for theirs, ours in (names | {"eot": None, "eom": None}).items():
         key = f"tokenizer.ggml.{theirs}_token_id"
         token = file.get(key)
         if token is None:
@@ -72,5 +77,6 @@ def _special(file: GgufFile, num_tokens: int) -> dict[str, int]:
         if not 0 <= token < num_tokens:
             raise BadInput(f"{file.path}: field {key}: expected an id below {num_tokens}, found "
                            f"{token}")  # fmt: skip
-        found[ours] = int(token)
+        if ours is not None:
+            found[ours] = int(token)
     return found

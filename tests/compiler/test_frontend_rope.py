@@ -17,8 +17,8 @@ YARN = {"factor": 4.0, "original_max_position_embeddings": 32768}
 
 
 def read(max_position: int = 40960, **config: Any) -> RopeReading:
-    fields = {"max_position_embeddings": max_position, "rope_theta": 1e6} | config
-    return read_rope(fields, where="config.json", head_dim=128)
+    fields = {"rope_theta": 1e6} | config
+    return read_rope(fields, where="config.json", head_dim=128, max_position=max_position)
 
 
 def scaling(**config: Any) -> RopeScaling:
@@ -131,8 +131,12 @@ def test_llama3_needs_all_four_numbers(missing: str) -> None:
 
 
 def test_numbers_that_are_none_are_refused_with_their_field() -> None:
-    assert "theta" in refusal(rope_theta=-1.0)
-    assert "factor" in refusal(rope_scaling={"type": "linear", "factor": "big"})
+    assert "rope_theta: expected a number above 0, found -1.0" in refusal(rope_theta=-1.0)
+    for kind in ("linear", "yarn"):
+        for factor in ("big", 0, -4.0, True, float("inf"), float("nan")):
+            assert f"field factor: expected a number above 0, found {factor!r}" in refusal(
+                rope_scaling={"type": kind, "factor": factor}
+            )
     assert "expected a mapping" in refusal(rope_scaling="linear")
 
 

@@ -145,6 +145,8 @@ def test_divisors_of_one_mean_no_scaling(tmp_path: Path) -> None:
         ({"tokenizer.ggml.tokens": None}, "field tokenizer.ggml.tokens: missing"),
         ({"tokenizer.ggml.tokens": ["a", "b"]}, "expected 320 tokens"),
         ({"tokenizer.ggml.eos_token_id": np.uint32(999)}, "expected an id below 320, found 999"),
+        ({"tokenizer.ggml.eot_token_id": np.uint32(320)}, "expected an id below 320, found 320"),
+        ({"tokenizer.ggml.token_type": [1, 1]}, "expected 320 types, found 2"),
         ({"tokenizer.ggml.model": "rwkv"}, "expected one of gpt2, llama, found 'rwkv'"),
         ({"tokenizer.ggml.pre": "tekken"}, "found 'tekken'"),
         ({"tokenizer.ggml.merges": ["a b c"]}, "expected two pieces, found 'a b c'"),
