@@ -37,6 +37,10 @@ def read_architecture(
         raise BadInput(f"{where}: field quantization_config: expected an unquantized checkpoint, "
                        f"found {method!r}; take the model's bfloat16 release")  # fmt: skip
     flag = config.get("tie_word_embeddings")
+    if flag not in (None, True, False):
+        raise BadInput(
+            f"{where}: field tie_word_embeddings: expected true or false, found {flag!r}"
+        )
     return frontend(
         config,
         where=where,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.compiler.gguf_import.config_json import read_config, read_generation_config
+from plancc.compiler.gguf_import.dequantise import encoded_blocks
 from plancc.compiler.gguf_import.gguf_file import GgufFile, open_gguf
-from plancc.compiler.gguf_import.numbers import encoded_blocks
 from plancc.compiler.gguf_import.safetensors_writer import SHARD_BYTES, NewTensor, write_shards
 from plancc.compiler.gguf_import.tensor_map import tensor_copies
 from plancc.compiler.gguf_import.tokenizer_json import (

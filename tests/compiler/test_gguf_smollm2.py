@@ -71,9 +71,9 @@ def test_weights_are_the_dequantised_ones(
     reader: Any, folder: Path, dtype: str, theirs: str, ours: str, heads: int | None
 ) -> None:
     tensor = next(each for each in reader.tensors if each.name == theirs)
-    values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+    values = gguf.quants.dequantize(tensor.data[:2000], tensor.tensor_type)
     expected = decode(encode(values, dtype), dtype).reshape(values.shape)
-    found = stored(folder, ours, dtype)
+    found = stored(folder, ours, dtype)[:2000]
     assert np.array_equal(found if heads is None else interleave(found, heads), expected)
 
 

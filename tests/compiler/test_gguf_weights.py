@@ -13,8 +13,8 @@ from plancc_gguf import Gguf, gguf_tensors, interleave, write_gguf
 from plancc_model_folders import read_tensors
 from safetensors.numpy import load_file
 
+from plancc.compiler.gguf_import.dequantise import to_bfloat16
 from plancc.compiler.gguf_import.import_gguf import import_gguf
-from plancc.compiler.gguf_import.numbers import to_bfloat16
 from plancc.compiler.gguf_import.tensor_map import rotary_rows
 from plancc.compiler.manifest_of_folder import manifest_of_folder
 from plancc.ir.dtype import DType
@@ -113,7 +113,7 @@ def test_large_matrices_come_in_blocks_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = values_of(imported(tmp_path, Gguf(SPECS[0])), "float32")
-    monkeypatch.setattr("plancc.compiler.gguf_import.numbers._BLOCK_ELEMENTS", 300)
+    monkeypatch.setattr("plancc.compiler.gguf_import.dequantise._BLOCK_ELEMENTS", 300)
     import_gguf(tmp_path / "toy.gguf", tmp_path / "blocks", dtype="float32")
     blocks = values_of(tmp_path / "blocks", "float32")
     assert all(np.array_equal(whole[name], blocks[name]) for name in whole)

@@ -154,6 +154,7 @@ def test_what_old_checkpoints_store_beside_the_weights_is_let_be(tmp_path: Path)
         ({"num_key_value_heads": 3}, "expected a divisor of num_attention_heads 4, found 3"),
         ({"torch_dtype": ...}, "field dtype (or torch_dtype): missing"),
         ({"torch_dtype": "float8"}, "field torch_dtype: expected one of float32"),
+        ({"tie_word_embeddings": "false"}, "expected true or false, found 'false'"),
         ({"dtype": "float16"}, "dtype and torch_dtype differ"),
         ({"rope_scaling": {"type": "foo"}}, "found 'foo'"),
         ({"quantization_config": {"quant_method": "gptq"}}, "found 'gptq'"),
