@@ -181,8 +181,8 @@ class Fleet:
                 self.send(member, End())
         deadline = time.monotonic() + _END_S
         for member in self.members:
-            member.process.end(deadline - time.monotonic() if member.control else 0.0)
-            self.logs[member.worker.name] = member.process.text
+            grace_s = deadline - time.monotonic() if member.control else 0.0
+            self.logs[member.worker.name] = member.process.end(grace_s)
             if member.control is not None:
                 member.control.close()
         for control in self._strangers:

@@ -50,8 +50,9 @@ class Member:
         if self.control is None:
             is_late = now - self.started > timeouts.start_s
             return f"it has not connected within {timeouts.start_s:g} s" if is_late else None
-        if now - self.last_seen > silence_limit_s(timeouts):
-            return f"no heartbeat for {silence_limit_s(timeouts):g} s"
+        limit = timeouts.start_s if self.beat is None else silence_limit_s(timeouts)
+        if now - self.last_seen > limit:
+            return f"no heartbeat for {limit:g} s"
         is_loading = self.beat is not None and self.beat.phase == "load"
         if is_loading and now - self.moved_at > timeouts.load_s:
             return f"nothing was loaded or computed for {timeouts.load_s:g} s"

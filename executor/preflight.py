@@ -24,6 +24,11 @@ from plancc.ir.legality import plan_problems
 from plancc.ir.plan import Plan, read_plan
 from plancc.ir.units import format_bytes
 
+_NO_INDEX = (
+    "weights: the plan's manifest had no weight index, so no weights can be compared; make it "
+    "with `plancc manifest` and compile again"
+)
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -51,12 +56,16 @@ def preflight(
     """Raises BadInput for what cannot be read, Stale for a plan that this machine cannot honour."""
     machine = machine or Machine()
     plan = read_plan(plan_path)
-    refuse_edited(plan)
+    problems = _digest_problems(plan)
+    if contradictions := plan_problems(plan):  # nothing else of such a plan means anything
+        raise Stale((*problems, *contradictions))
     refuse_what_cannot_run(plan)
-    problems = [*_host_problems(plan, machine), *_device_problems(plan, machine)]
+    problems += [*_host_problems(plan, machine), *_device_problems(plan, machine)]
     unread: list[str] = []
     weights = None
     try:
+        if plan.weights is None:
+            raise BadInput(_NO_INDEX)
         folder = find_folder(plan, plan_path, asked_weights, environment)
         weights = read_weights(plan, folder)
         problems += _weight_problems(plan, weights)
@@ -70,21 +79,14 @@ def preflight(
     return Passed(plan, weights, (*_warnings(plan, machine), *weights.warnings))
 
 
-def refuse_edited(plan: Plan) -> None:
-    """Raises Stale for a plan that was changed after it was made, or that contradicts itself."""
+def _digest_problems(plan: Plan) -> list[str]:
     found = plan.computed_digest()
-    problems: list[str] = []
-    if found != plan.digest:
-        problems.append(
-            f"digest: the plan says {plan.digest[:16] or '(nothing)'}, its content gives "
-            f"{found[:16]}: it was changed by hand; compile it again"
-        )
-    problems += plan_problems(plan)
-    if plan.weights is None:
-        problems.append("weights: the manifest had no weight index, so no weights can be compared; "
-                        "make it with `plancc manifest` and compile again")  # fmt: skip
-    if problems:
-        raise Stale(tuple(problems))
+    if found == plan.digest:
+        return []
+    return [
+        f"digest: the plan says {plan.digest[:16] or '(nothing)'}, its content gives "
+        f"{found[:16]}: it was changed by hand; compile it again"
+    ]
 
 
 def _host_problems(plan: Plan, machine: Machine) -> list[str]:

@@ -24,10 +24,9 @@ class Process:
     popen: subprocess.Popen[bytes]
     log: IO[bytes]
 
-    @property
     def text(self) -> str:
-        """What it wrote; after `end` as well."""
-        os.lseek(self.log.fileno(), 0, os.SEEK_SET)
+        """What it has written so far."""
+        self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
     def how_it_ended(self) -> str:
@@ -38,16 +37,19 @@ class Process:
             return "its control connection is closed"
         if code < 0:
             return f"killed by {_signal_name(-code)}"
-        words = self.text.strip().splitlines()
+        words = self.text().strip().splitlines()
         return f"ended with {code}" + (f": {words[-1]}" if words else "")
 
-    def end(self, grace_s: float) -> None:
-        """Return when it is gone, by force after `grace_s`."""
+    def end(self, grace_s: float) -> str:
+        """Return when it is gone, by force after `grace_s`; what it wrote."""
         try:
             self.popen.wait(max(0.0, grace_s))
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()
+        text = self.text()
+        self.log.close()
+        return text
 
 
 def spawn(order: Order, threads: int) -> Process:

@@ -74,9 +74,7 @@ def main() -> NoReturn:
     control.send(Hello(identity=ours, worker=order.worker, host=host, pid=os.getpid()))
     try:
         admitted = _admission(control, ours)
-        inbox = _listen(control)
-        _beat(control, pulse, plan.runtime.timeouts.heartbeat_s)
-        _serve(order, plan, admitted, control, inbox, pulse)
+        _serve(order, plan, admitted, control, _listen(control), pulse)
     except Closed:
         os._exit(RunFailed.exit_code)
     except BaseException as error:
@@ -90,6 +88,8 @@ def _serve(
 ) -> NoReturn:  # fmt: skip
     from plancc.executor.worker_run import WorkerRun  # torch, after the hello
 
+    # not before: importing torch from a cold disk holds the interpreter for longer than a beat
+    _beat(control, pulse, plan.runtime.timeouts.heartbeat_s)
     WorkerRun(
         plan=plan,
         worker=order.worker,
