@@ -1,7 +1,8 @@
 """Scratch of one rank, by name: the executor allocates these, the ledger counts them.
 
-A step carries at most R rows (`sizes.step_rows`). Prompt rows are computed in fixed blocks of
-PROMPT_BLOCK_ROWS aligned to position 0, so wide fp32 scratch is one block wide, not R.
+A step carries at most R rows (`sizes.step_rows`), which arrive and leave in the model's format.
+Between kernels rows are float32, PROMPT_BLOCK_ROWS prompt rows or every decode row at a time, so
+wide scratch is a block, not R. No matrix is ever copied.
 """
 
 from plancc.ir.dtype import ITEMSIZE
@@ -19,25 +20,19 @@ def activation_buffers(
     sized = [layer for layer in layers if layer.mixer.num_heads and layer.mixer.head_dim]
     if model.geometry is None or (layers and not sized):
         return {}
-    item = ITEMSIZE[model.dtype]
+    block = block_rows(slots) * _FP32
     queries = max((_query_width(layer) for layer in sized), default=0)
-    values = max((layer.mixer.kv_width() or 0 for layer in sized), default=0)
-    inner = max((_mlp_width(layer) for layer in sized), default=0)
+    qkv = max((_query_width(layer) + (layer.mixer.kv_width() or 0) for layer in sized), default=0)
     buffers = {
-        "hidden": rows * model.hidden_size * item,
-        "normed": rows * model.hidden_size * item,
-        "qkv": rows * (queries + values) * item,
-        "attended": rows * queries * item,
-        "activated": rows * inner * item,
-        "block_fp32": PROMPT_BLOCK_ROWS
-        * max(queries + values, 2 * inner, model.hidden_size)
-        * _FP32,
-        "tree_fp32": PROMPT_BLOCK_ROWS * model.hidden_size * _FP32 * _tree_depth(sized),
+        "hidden": rows * model.hidden_size * ITEMSIZE[model.dtype],
+        "residual": block * model.hidden_size,
+        "normed": block * model.hidden_size,
+        "qkv": block * qkv,
+        "attended": block * queries,
+        "activated": block * max((_mlp_width(layer) for layer in sized), default=0),
+        "rope": block * len(model.geometry.rope) * rope_width(layers),
+        "logits": slots * (model.vocab_size or 0) * _FP32 if has_head else 0,
     }
-    if model.dtype != "float32":
-        buffers["matrix_fp32"] = _largest_matrix(model, sized) * _FP32
-    if has_head and model.vocab_size:
-        buffers["logits"] = slots * model.vocab_size * _FP32
     return {name: size for name, size in buffers.items() if size}
 
 
@@ -50,21 +45,19 @@ def workspace_bytes(
     return declared + sum(buffers.values())
 
 
+def block_rows(slots: int) -> int:
+    """Rows that the kernels hold at a time."""
+    return max(PROMPT_BLOCK_ROWS, slots)
+
+
+def rope_width(layers: tuple[Layer, ...]) -> int:
+    """Numbers in a row of cosines and sines: those of the widest head, rotated in whole or not."""
+    return max((layer.mixer.head_dim or 0 for layer in layers), default=0)
+
+
 def _query_width(layer: Layer) -> int:
     return (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
 
 
 def _mlp_width(layer: Layer) -> int:
     return (layer.mlp.intermediate_size or 0) if isinstance(layer.mlp, DenseMlp) else 0
-
-
-def _tree_depth(layers: list[Layer]) -> int:
-    """Partial rows alive at once while the tree is added depth first: its height + 1."""
-    tiles = [layer.mlp.num_tiles for layer in layers if isinstance(layer.mlp, DenseMlp)]
-    return (max(tiles, default=1) - 1).bit_length() + 1
-
-
-def _largest_matrix(model: ModelShape, layers: list[Layer]) -> int:
-    widths = [_query_width(layer) + (layer.mixer.kv_width() or 0) for layer in layers]
-    widths += [2 * _mlp_width(layer) for layer in layers]
-    return max(widths, default=0) * model.hidden_size

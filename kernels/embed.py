@@ -1,0 +1,96 @@
+"""gather/1: rows of the embedding, or of the hidden rows that came, as float32; and back.
+
+Widening is exact, and what leaves was already rounded to the model's format: nothing is rounded.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
+from plancc.kernels.compile import kernel
+from plancc.kernels.formats import size_of
+from plancc.kernels.lanes import GROUP_ROWS, num_groups_of
+from plancc.kernels.primitives import narrow, widen
+from plancc.kernels.tables import as_step, stage
+from plancc.kernels.team import share_of
+
+_ZERO = np.float32(0.0)
+_PIECE = 256
+
+
+@kernel
+def _source(step: Any, row: Any) -> Any:
+    """Address of a row: its token's in the embedding, or the one that came."""
+    size = step.hidden_size * size_of(step.code)
+    if step.embedding != 0:
+        return step.embedding + load_i64(step.token_ids, row) * size
+    return step.hidden_in + row * size
+
+
+@stage
+def enter_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """Rows into the residual, float32 [rows, hidden]."""
+    step = as_step(step_at)
+    first, end = share_of(step.num_rows, thread, num_threads)
+    for row in range(first, end):
+        out = step.residual + 4 * row * step.hidden_size
+        widen(step.widen, _source(step, row), step.code, step.hidden_size, out)
+
+
+@stage
+def leave_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """The residual's rows into hidden_out."""
+    step = as_step(step_at)
+    first, end = share_of(step.num_rows * step.hidden_size, thread, num_threads)
+    narrow(step.narrow, step.residual + 4 * first, end - first,
+           step.hidden_out + first * size_of(step.code), step.code)  # fmt: skip
+
+
+@kernel
+def _place(step: Any, row: Any) -> Any:
+    """Address of a row's first number in the residual's groups."""
+    group = row // GROUP_ROWS
+    return step.residual + 64 * group * step.hidden_size + 4 * (row - group * GROUP_ROWS)
+
+
+@stage
+def enter_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """Rows into the residual, [groups, hidden, GROUP_ROWS]; rows beyond the last are 0."""
+    step = as_step(step_at)
+    first, end = share_of(num_groups_of(step) * GROUP_ROWS, thread, num_threads)
+    piece = scratch_f32(256)  # _PIECE
+    for row in range(first, end):
+        out = _place(step, row)
+        for i in range(0, step.hidden_size, _PIECE):
+            count = min(_PIECE, step.hidden_size - i)
+            if row < step.num_rows:
+                numbers = _source(step, row) + i * size_of(step.code)
+                widen(step.widen, numbers, step.code, count, piece)
+            for j in range(count):
+                value = load_f32(piece, j) if row < step.num_rows else _ZERO
+                store_f32(out, (i + j) * GROUP_ROWS, value)
+
+
+@stage
+def leave_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """The residual's groups into rows of hidden_out."""
+    step = as_step(step_at)
+    first, end = share_of(step.num_rows, thread, num_threads)
+    piece = scratch_f32(256)  # _PIECE
+    for row in range(first, end):
+        x = _place(step, row)
+        for i in range(0, step.hidden_size, _PIECE):
+            count = min(_PIECE, step.hidden_size - i)
+            for j in range(count):
+                store_f32(piece, j, load_f32(x, (i + j) * GROUP_ROWS))
+            out = step.hidden_out + (row * step.hidden_size + i) * size_of(step.code)
+            narrow(step.narrow, piece, count, out, step.code)
+
+
+@kernel
+def take_last_row(step: Any, out: Any) -> None:
+    """The last row of the residual's groups, float32 [hidden]."""
+    x = _place(step, step.num_rows - 1)
+    for i in range(step.hidden_size):
+        store_f32(out, i, load_f32(x, i * GROUP_ROWS))

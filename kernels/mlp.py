@@ -1,0 +1,174 @@
+"""tile_tree/1: gate, up and SiLU in one kernel; down as a sum over tiles, added in a fixed tree.
+
+A tile's partial is the float32 sum over its columns alone, so a rank that holds a run of tiles
+computes the same partials as one that holds all. They are added on a stack: a tile's partial is
+pushed, then as many pairs of the two topmost are added as subtrees end with that tile. What is
+left at the end are the roots of the maximal subtrees of the run, in tile order: one for all tiles.
+Any shape of 1 or more, and up to ir.tiles.MAX_TILES tiles.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
+from plancc.kernels.compile import kernel
+from plancc.kernels.formats import size_of
+from plancc.kernels.functions import silu
+from plancc.kernels.lanes import GROUP_ROWS, PANEL_ROWS, num_groups_of
+from plancc.kernels.linear import block_sums, write_column
+from plancc.kernels.primitives import dot, round_to
+from plancc.kernels.tables import BLOCK_ROWS, as_layer, as_step, stage
+from plancc.kernels.team import share_of
+
+_ZERO = np.float32(0.0)
+_COLUMNS = 8  # output columns whose partials are added together
+_PANEL_SIZE = PANEL_ROWS * BLOCK_ROWS
+
+
+@stage
+def gate_up_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """activated [rows, inner] = silu(x gate) * (x up), rounded."""
+    step, layer = as_step(step_at), as_layer(layer_at)
+    width, inner = step.hidden_size, layer.inner
+    first, end = share_of(inner, thread, num_threads)
+    stride = width * size_of(step.code)
+    for column in range(first, end):
+        gate = layer.gate_up + column * stride
+        up = gate + inner * stride
+        for row in range(step.num_rows):
+            x = step.normed + 4 * row * width
+            left = dot(step.dot, gate, x, width, step.code)
+            right = dot(step.dot, up, x, width, step.code)
+            store_f32(step.activated, row * inner + column, silu(left) * right)
+    for row in range(step.num_rows):
+        place = step.activated + 4 * (row * inner + first)
+        round_to(step.round_to, place, end - first, step.code)
+
+
+@stage
+def down_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """The sum over the rank's tiles, added to the residual [rows, hidden] and rounded once.
+
+    Where the layer has `partials` the roots go there instead: float32 [roots, rows, hidden].
+    """
+    step, layer = as_step(step_at), as_layer(layer_at)
+    height = step.hidden_size
+    first, end = share_of((height + _COLUMNS - 1) // _COLUMNS, thread, num_threads)
+    leaves, stack = scratch_f32(512), scratch_f32(128)  # 64 tiles, 16 levels, times _COLUMNS
+    for block in range(first, end):
+        column = block * _COLUMNS
+        count = min(_COLUMNS, height - column)
+        for row in range(step.num_rows):
+            _tile_dots(step, layer, row, column, count, leaves)
+            roots = 0
+            for tile in range(layer.num_tiles):
+                for j in range(_COLUMNS):
+                    store_f32(stack, roots * _COLUMNS + j, load_f32(leaves, tile * _COLUMNS + j))
+                roots = _merge(stack, _COLUMNS, roots + 1, load_i64(layer.tile_merges, tile))
+            _finish_row(step, layer, row, column, count, stack, roots)
+
+
+@kernel
+def _tile_dots(step: Any, layer: Any, row: Any, column: Any, count: Any, leaves: Any) -> None:
+    """leaves [tiles, _COLUMNS]: each tile's partial of `count` columns."""
+    size = size_of(step.code)
+    x = step.activated + 4 * row * layer.inner
+    for j in range(count):
+        weights = layer.down + (column + j) * layer.inner * size
+        for tile in range(layer.num_tiles):
+            k = load_i64(layer.tile_bounds, tile)
+            length = load_i64(layer.tile_bounds, tile + 1) - k
+            value = dot(step.dot, weights + k * size, x + 4 * k, length, step.code)
+            store_f32(leaves, tile * _COLUMNS + j, value)
+
+
+@kernel
+def _merge(stack: Any, width: Any, depth: Any, times: Any) -> Any:
+    """Add the topmost of `depth` rows to the one below it, `times` times; the new depth."""
+    for _ in range(times):
+        depth -= 1
+        top = stack + 4 * depth * width
+        below = top - 4 * width
+        for j in range(width):
+            store_f32(below, j, load_f32(below, j) + load_f32(top, j))
+    return depth
+
+
+@kernel
+def _finish_row(
+    step: Any, layer: Any, row: Any, column: Any, count: Any, stack: Any, roots: Any
+) -> None:
+    size = step.hidden_size
+    at = row * size + column
+    if layer.partials == 0:
+        for j in range(count):
+            before = load_f32(step.residual, at + j)
+            store_f32(step.residual, at + j, before + load_f32(stack, j))
+        round_to(step.round_to, step.residual + 4 * at, count, step.code)
+        return
+    for root in range(roots):
+        for j in range(count):
+            value = load_f32(stack, root * _COLUMNS + j)
+            store_f32(layer.partials, root * step.num_rows * size + at + j, value)
+
+
+@stage
+def gate_up_groups(
+    thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any
+) -> None:
+    """activated [groups, inner, GROUP_ROWS], as gate_up_rows."""
+    step, layer = as_step(step_at), as_layer(layer_at)
+    width, inner = step.hidden_size, layer.inner
+    first, end = share_of((inner + PANEL_ROWS - 1) // PANEL_ROWS, thread, num_threads)
+    gates, ups = scratch_f32(384), scratch_f32(384)  # _PANEL_SIZE
+    for panel in range(first, end):
+        column = panel * PANEL_ROWS
+        count = min(PANEL_ROWS, inner - column)
+        for half in range(2):
+            block_sums(step, layer.gate_up, width, half * inner + column, count, 0, width,
+                       step.normed, ups if half else gates)  # fmt: skip
+        for row in range(count):
+            for group in range(num_groups_of(step)):
+                out = step.activated + 64 * (group * inner + column + row)
+                at = row * BLOCK_ROWS + group * GROUP_ROWS
+                for lane in range(GROUP_ROWS):
+                    value = silu(load_f32(gates, at + lane)) * load_f32(ups, at + lane)
+                    store_f32(out, lane, value)
+                round_to(step.round_to, out, GROUP_ROWS, step.code)
+
+
+@stage
+def down_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+    """As down_rows, for groups: the residual is [groups, hidden, GROUP_ROWS], the roots
+    [roots, groups, hidden, GROUP_ROWS]."""
+    step, layer = as_step(step_at), as_layer(layer_at)
+    height = step.hidden_size
+    first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, thread, num_threads)
+    stack = scratch_f32(6144)  # 16 levels x _PANEL_SIZE
+    for panel in range(first, end):
+        column = panel * PANEL_ROWS
+        count = min(PANEL_ROWS, height - column)
+        roots = 0
+        for tile in range(layer.num_tiles):
+            block_sums(step, layer.down, layer.inner, column, count,
+                       load_i64(layer.tile_bounds, tile), load_i64(layer.tile_bounds, tile + 1),
+                       step.activated, stack + 4 * roots * _PANEL_SIZE)  # fmt: skip
+            roots = _merge(stack, _PANEL_SIZE, roots + 1, load_i64(layer.tile_merges, tile))
+        for row in range(count):
+            sums = stack + 4 * row * BLOCK_ROWS
+            if layer.partials == 0:
+                write_column(step, sums, _ZERO, step.residual, height, column + row, True)
+            else:
+                _write_roots(step, layer, sums, roots, column + row)
+
+
+@kernel
+def _write_roots(step: Any, layer: Any, sums: Any, roots: Any, column: Any) -> None:
+    num_groups = num_groups_of(step)
+    for root in range(roots):
+        for group in range(num_groups):
+            place = (root * num_groups + group) * step.hidden_size + column
+            for lane in range(GROUP_ROWS):
+                value = load_f32(sums, root * _PANEL_SIZE + group * GROUP_ROWS + lane)
+                store_f32(layer.partials, place * GROUP_ROWS + lane, value)

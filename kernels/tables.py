@@ -1,0 +1,100 @@
+"""What a step is told, as records in memory: one of STEP, and one of LAYER for each layer.
+
+Addresses are int64; counts are of elements; codes are of formats.FORMAT_CODES. An address of 0
+means that there is no such thing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from plancc.kernels.address import load_i64
+from plancc.kernels.compile import Function, function, intrinsic, kernel
+
+MAX_HEAD_DIM = 256
+MAX_QUERIES_PER_KV_HEAD = 64
+BLOCK_ROWS = 64  # prompt rows computed at a time
+
+
+def _fields(names: str) -> list[tuple[str, type]]:
+    return [(name, np.int64) for name in names.split()]
+
+
+LAYER = np.dtype(
+    _fields("input_norm qkv qkv_bias output output_bias mlp_norm gate_up down")
+    + _fields("keys values pages pages_per_slot capacity window")
+    + _fields("num_heads num_kv_heads head_dim rope rotary_dim")
+    + _fields("inner tile_bounds tile_merges num_tiles partials")
+)
+"""pages: int64 [slots, pages_per_slot], a page id each. window: 0 for none. rope: which table.
+
+capacity: tokens a slot keeps; position p lies in row p % capacity of them.
+inner: columns of this rank's tiles; tile_bounds: int64 [num_tiles + 1], from 0 to inner;
+tile_merges: int64 [num_tiles], how often to add the two last partials once a tile's is there;
+partials: where the roots go when the rank does not hold all tiles.
+"""
+
+STEP = np.dtype(
+    _fields("dot widen narrow round_to add_rows exp_minus product")
+    + _fields("before num_before each_layer num_each_layer after num_after")
+    + _fields("num_rows hidden_size code kv_code page_tokens first_layer end_layer")
+    + _fields("hidden_in hidden_out token_ids positions slots")
+    + _fields("embedding final_norm head vocab_size logits num_logits")
+    + _fields("residual normed qkv attended activated")
+    + _fields("inv_freq num_ropes rope_width rope_table")
+    + [("norm_eps", np.float32), ("padding", np.float32)]
+)
+"""First the addresses of primitives.PRIMITIVES, then three lists of stages: int64 pairs (address,
+variant). `before` and `after` run once, `each_layer` for layers [first, end).
+
+hidden_in, hidden_out: rows in the model's format; embedding: 0 where rows come in instead.
+positions: int64, one a row (decode) or the first row's (prompt); slots likewise.
+residual, normed, qkv, attended, activated: scratch, float32 rows (decode) or groups (prompt).
+inv_freq: float64 [num_ropes, rope_width / 2], then num_ropes attention factors; rope_table: what
+`rotary` makes of it for the step's positions.
+"""
+
+
+def _as_record(kind: Any) -> Callable[..., Any]:
+    record = numba.from_dtype(kind)
+
+    def typing(_context: Any, address: Any) -> Any:
+        def generate(context: Any, b: ir.IRBuilder, _s: Any, args: list[ir.Value]) -> ir.Value:
+            return b.inttoptr(args[0], context.get_value_type(record))
+
+        return record(types.int64), generate
+
+    return intrinsic(typing)
+
+
+as_step, as_layer = _as_record(STEP), _as_record(LAYER)
+
+
+def stage(source: Callable[..., None]) -> Function:
+    """A kernel that a team runs: (thread, num_threads, step address, layer address, variant).
+
+    Its arguments are numbers; `as_step` and `as_layer` make records of the two addresses.
+    """
+    return function("void(int64, int64, int64, int64, int64)")(source)
+
+
+@kernel
+def position_of(step: Any, row: Any) -> Any:
+    """Position of a decode row; of the first row (row 0) in a prompt step."""
+    return load_i64(step.positions, row)
+
+
+@kernel
+def slot_of(step: Any, row: Any) -> Any:
+    """Slot of a decode row; row 0 has that of a prompt step."""
+    return load_i64(step.slots, row)
+
+
+@kernel
+def width_of(layer: Any) -> Any:
+    """Numbers in a row of the fused q, k and v."""
+    return (layer.num_heads + 2 * layer.num_kv_heads) * layer.head_dim
