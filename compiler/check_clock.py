@@ -62,8 +62,9 @@ class Clock:
         layers = [self.plan.model.layers[layer] for layer in range(*stage.layers)]
         curve = device.read_curve()
         compute = sum(self._layer_ns(device, layer, rows) for layer in layers)
-        cached = sum(curve.ns(self._kv_read_bytes(layer, rows)) for layer in layers)
-        return compute + cached + self._ends_ns(device, index, rows, with_head=True)
+        kept = sum(curve.ns(self._kv_read_bytes(layer, rows)) for layer in layers)
+        kept += sum(curve.ns(2 * rows * layer.state_bytes_per_slot) for layer in layers)
+        return compute + kept + self._ends_ns(device, index, rows, with_head=True)
 
     def _prefill_ns(self, index: int, rows: int) -> int:
         stage = self.plan.stages[index]
@@ -74,12 +75,11 @@ class Clock:
         return compute + attention + self._ends_ns(device, index, rows, with_head=False)
 
     def _layer_ns(self, device: Device, layer: Layer, rows: int) -> int:
-        """Weights, state and launches of a layer; its KV apart."""
-        reads = (*mixer_reads(layer), *mlp_reads(layer, rows))
-        total = sum(reads)
-        kernels = sum(self._kernel_ns(device, size, rows, layer, total) for size in reads)
-        state = device.read_curve().ns(2 * rows * layer.state_bytes_per_slot)
-        return kernels + state + (mixer_launches(layer) + mlp_launches(layer)) * _launch_ns(device)
+        """Weights and launches of a layer; its KV and state apart."""
+        mixer, mlp = mixer_reads(layer), mlp_reads(layer, rows)
+        total = sum(mixer) + sum(mlp)
+        kernels = sum(self._kernel_ns(device, size, rows, layer, total) for size in (*mixer, *mlp))
+        return kernels + (mixer_launches(layer) + mlp_launches(layer)) * _launch_ns(device)
 
     def _kernel_ns(
         self, device: Device, size: float, rows: int, layer: Layer | None, total: float
@@ -88,8 +88,8 @@ class Clock:
         rate = _matmul_rate(device, rows, self.plan.model.dtype)
         if rate is None:
             return read
-        if layer is not None and layer.flops_per_token is not None:
-            flops = layer.flops_per_token * rows * (size / total) if total else 0.0
+        if layer is not None and layer.flops_per_token is not None and total > 0:
+            flops = layer.flops_per_token * rows * size / total
         else:
             flops = 2 * (size / ITEMSIZE[self.plan.model.dtype]) * rows
         return max(read, ceil(flops / (rate * 1e12) * 1e9))
@@ -104,7 +104,7 @@ class Clock:
     def _attention_ns(self, device: Device, layer: Layer, rows: int) -> int:
         """Scores and weighted values of a chunk, over the mean number of keys of the prompt."""
         mixer, prompt = layer.mixer, self.plan.ask.prompt or 1
-        rate = device.matmul_tflops(rows, self.plan.model.dtype)
+        rate = _matmul_rate(device, rows, self.plan.model.dtype)
         if not (mixer.num_heads and mixer.head_dim) or rate is None:
             return 0
         keys = min(mixer.window or prompt, (prompt + 1) / 2)
@@ -139,7 +139,7 @@ class Clock:
 
 
 def _launch_ns(device: Device) -> int:
-    return ceil(device.launch_us * 1000)
+    return ceil(round(device.launch_us * 1000, 3))
 
 
 def _matmul_rate(device: Device, rows: int, dtype: str) -> float | None:

@@ -28,8 +28,8 @@ def _decode_problems(found: StepTime, clock: Clock) -> Iterator[str]:
 
 
 def _is_rate(rate: float, tokens: int, time_ns: int) -> bool:
-    """Equal but for rounding to some digits."""
-    return time_ns > 0 and abs(rate * time_ns / (tokens * 1e9) - 1) < 1e-3
+    """Equal but for rounding to two places."""
+    return time_ns > 0 and abs(rate - tokens * 1e9 / time_ns) < 0.006
 
 
 def _stage_problems(

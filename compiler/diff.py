@@ -207,4 +207,4 @@ def _other_lines(old: Plan, new: Plan) -> Iterator[str]:
     before, after = old.data(), new.data()
     for key in before:
         if key != "digest" and before[key] != after[key]:
-            yield f"{key} differs in ways that change neither places, bytes, settings nor times"
+            yield f"{key} differs, and nothing that has words of its own"

@@ -72,6 +72,9 @@ def _header_problems(plan: Plan) -> Iterator[str]:
         for index, item in enumerate(program.instructions):
             if isinstance(item, Send | Recv | Free) and item.link >= len(plan.links):
                 yield f"programs[{number}].instructions[{index}]: no link {item.link}"
+        segments = [item.segment for item in program.instructions if isinstance(item, Run)]
+        if segments != list(range(len(segments))):
+            yield f"programs[{number}]: expected segments 0, 1 ... in order, found {segments}"
 
 
 class _Walk:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from plancc_builders import build_layer, build_manifest, build_model, llama_8b
+from plancc_edits import single_edits
 from plancc_examples import three_devices, tiny_ask, tiny_manifest, tiny_plan
 from plancc_hand_plans import restamp
+from pydantic import ValidationError
 
 from plancc.compiler.api import compile
 from plancc.compiler.check import check_plan
@@ -249,6 +251,37 @@ def test_an_edit_as_it_was_saved_is_told_by_its_digest_too(name: str) -> None:
     )
     assert problems[0] == said
     assert len(problems) > 1
+
+
+# What a plan says that its files cannot contradict: by whom and how it was decided, how long to
+# wait, and flags that this plan honours with another value as well.
+FREE = {
+    ("provenance", "plancc"),
+    ("provenance", "solver", "name"),
+    ("provenance", "solver", "version"),
+    ("provenance", "solver", "space"),
+    ("provenance", "solver", "best_bound"),
+    ("ask", "tp"),
+    ("ask", "margin"),
+    ("ask", "accept_gap"),
+}
+
+
+def test_no_other_value_of_a_plan_can_be_changed_unnoticed() -> None:
+    manifest, topology = tiny_manifest(), three_devices()
+    data = tiny_plan(**ASKS["pinned cut"]).data()
+    data["alternatives"] = []
+    unnoticed = set()
+    for path, other in single_edits(data):
+        try:
+            plan = Plan.model_validate(other)
+        except ValidationError:
+            continue
+        if path[:2] != ("runtime", "timeouts") and not check_plan(
+            restamp(plan), manifest, topology
+        ):
+            unnoticed.add(path)
+    assert unnoticed == FREE
 
 
 def test_a_plan_of_another_model_is_refused_without_sums() -> None:
