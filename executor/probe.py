@@ -12,7 +12,7 @@ from plancc.ir.topology import Device, Exchange, Host, Link, Topology
 
 MIB = 2**20
 HOP_SIZES = (64, 1024, 8 * 1024, 64 * 1024, 512 * 1024, 4 * MIB)
-_START_LIMIT_S = 60.0  # importing torch and compiling kernels on a busy machine
+_START_LIMIT_S = 240.0  # importing torch and compiling kernels on a busy machine
 _STEP_LIMIT_S = 30.0
 _DIGITS = 4
 

@@ -9,7 +9,8 @@ from plancc.ir.manifest import Geometry, ModelShape, Rope
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import PAGE_TOKENS
 
-_HEAD_DIM = 64
+_HEAD_DIM, _WIDE_HEAD_DIM = 64, 128
+_NARROW = 4096  # a KV head serves at most 64 heads
 _TILE_SHARE = 6  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
 _MAX_CONTEXT = 1024
 
@@ -20,9 +21,10 @@ def square_model(kernel_bytes: int, dtype: DType, total_bytes: int) -> ModelShap
     The output projection is square; qkv is it and one KV head, gate and up 4/3 of it, down 2/3.
     """
     elements = kernel_bytes // ITEMSIZE[dtype]
-    hidden = max(1, round(sqrt(elements) / _HEAD_DIM)) * _HEAD_DIM
-    inner = max(1, round(hidden * 2 / 3 / _HEAD_DIM)) * _HEAD_DIM
-    layer = _layer(hidden, inner, dtype)
+    head_dim = _HEAD_DIM if sqrt(elements) <= _NARROW else _WIDE_HEAD_DIM
+    hidden = max(1, round(sqrt(elements) / head_dim)) * head_dim
+    inner = max(1, round(hidden * 2 / 3 / head_dim)) * head_dim
+    layer = _layer(hidden, inner, head_dim, dtype)
     count = max(1, ceil(total_bytes / layer.weight_bytes))
     return ModelShape(
         name="probe",
@@ -51,16 +53,15 @@ def runtime_of(model: ModelShape, rows: int) -> Runtime:
     )
 
 
-def _layer(hidden: int, inner: int, dtype: DType) -> Layer:
-    item, head = ITEMSIZE[dtype], _HEAD_DIM
-    norms = 2 * hidden
+def _layer(hidden: int, inner: int, head_dim: int, dtype: DType) -> Layer:
+    item, norms = ITEMSIZE[dtype], 2 * hidden
     return Layer(
         mixer=Mixer(
             kind="attention",
-            weight_bytes=(hidden * (2 * hidden + 2 * head) + norms) * item,
-            num_heads=hidden // head,
+            weight_bytes=(hidden * (2 * hidden + 2 * head_dim) + norms) * item,
+            num_heads=hidden // head_dim,
             num_kv_heads=1,
-            head_dim=head,
+            head_dim=head_dim,
         ),
         mlp=DenseMlp(
             kind="swiglu",

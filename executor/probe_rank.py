@@ -14,6 +14,7 @@ from plancc.executor.backend.api import RankModel
 from plancc.executor.backends import backend_of
 from plancc.executor.probe_model import runtime_of, square_model
 from plancc.executor.step import Step
+from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.dtype import ITEMSIZE, DType
 from plancc.ir.instruction import Run
 from plancc.ir.kernel_spec import (
@@ -42,11 +43,21 @@ class RankProbe:
     def __init__(self, kind: str, threads: int, dtype: DType, seconds: float) -> None:
         self._backend = backend_of(kind)
         self._threads, self._dtype, self._seconds = threads, dtype, seconds
+        torch.set_num_threads(1)  # only fills weights here; its waiting threads would disturb
+
+    def warm_up(self) -> None:
+        """Compile what the first step of either phase compiles."""
+        model = square_model(_TINY_BYTES, self._dtype, _TINY_BYTES)
+        for rows in (1, PROMPT_BLOCK_ROWS):
+            self._step_times(model, rows, seconds=0.0)
 
     def launch_us(self) -> float:
-        """A layer whose weights lie in a near cache, divided by its launches."""
+        """A layer whose weights lie in a near cache, divided by its launches.
+
+        The shortest of all: it is taken off longer times, and whatever disturbs only adds.
+        """
         model = square_model(_TINY_BYTES, self._dtype, _TINY_TOTAL)
-        return self._step_us(model, rows=1) / _launches(model)
+        return min(self._step_times(model, 1, self._seconds)) / _launches(model)
 
     def read_points(self, sizes: list[int], launch_us: float) -> Points:
         """(bytes, us) of one kernel that streams so many bytes, its launch taken off.
@@ -62,27 +73,34 @@ class RankProbe:
 
     def _read_point(self, size: int, launch_us: float) -> tuple[float, float]:
         model = square_model(size, self._dtype, _PAST_CACHE_BYTES)
-        read_us = self._step_us(model, rows=1) - _launches(model) * launch_us
+        read_us = self._compute_us(model, 1, launch_us)
         return size, size * read_us / _step_bytes(model)
 
     def _tflops(self, model: ModelShape, rows: int, launch_us: float) -> float:
-        compute_us = self._step_us(model, rows=rows) - _launches(model) * launch_us
-        return _step_flops(model, rows) / compute_us / 1e6
+        return _step_flops(model, rows) / self._compute_us(model, rows, launch_us) / 1e6
 
-    def _step_us(self, model: ModelShape, rows: int) -> float:
-        """Median time of a step over all layers: a decode step, or a prompt of so many rows."""
+    def _compute_us(self, model: ModelShape, rows: int, launch_us: float) -> float:
+        """Median time of a step over all layers, its launches taken off.
+
+        At least half of it stays: beyond that the launches were measured on a busier machine.
+        """
+        step_us = statistics.median(self._step_times(model, rows, self._seconds))
+        return max(step_us - _launches(model) * launch_us, step_us / 2)
+
+    def _step_times(self, model: ModelShape, rows: int, seconds: float) -> list[float]:
+        """us of each step in so many seconds: decode steps, or prompts of `rows` rows."""
         rank, end = self._open(model, rows), len(model.layers)
         run = Run(segment=0, layers=(0, end))
         hidden = torch.full((rows, model.hidden_size), _WEIGHT, dtype=getattr(torch, model.dtype))
         step = _step(rows)
         rank.run(run, step, hidden)
-        times: list[int] = []
-        deadline = time.monotonic() + self._seconds
+        times: list[float] = []
+        deadline = time.monotonic() + seconds
         while len(times) < _LEAST_TIMES or time.monotonic() < deadline:
             begin = time.monotonic_ns()
             rank.run(run, step, hidden)
-            times.append(time.monotonic_ns() - begin)
-        return statistics.median(times) / 1e3
+            times.append((time.monotonic_ns() - begin) / 1e3)
+        return times
 
     def _open(self, model: ModelShape, rows: int) -> RankModel:
         rank = self._backend.open(

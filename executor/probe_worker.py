@@ -51,6 +51,7 @@ class ProbeWorker:
         from plancc.executor.probe_rank import RankProbe  # torch takes a second
 
         self._device = RankProbe(kind, threads, dtype, seconds)
+        self._device.warm_up()
         return True
 
     def _listen(self, address: str) -> int:
