@@ -1,6 +1,7 @@
 """planrun: runs a plan exactly as it says. It never decides, and never imports the compiler."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -43,7 +44,10 @@ def planrun(
     sampling = Sampling(temperature, top_k, top_p, seed)
     options = Options(sampling=sampling, **flags)  # type: ignore[arg-type]
     refuse_flags(options)
-    run(options, machine or Machine())
+    try:
+        run(options, machine or Machine())
+    except BrokenPipeError:  # the reader of our stdout has gone, as `head` does; click would say 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def refuse_flags(options: Options) -> None:

@@ -34,16 +34,16 @@ class Engine:
             slots=runtime.slots,
         )
         self._logits: Logits | None = None
-        self._ranks: LocalRanks | None = None
 
     def attach(self, ranks: LocalRanks) -> None:
         """The ranks to drive; `on_logits` of theirs is this engine's."""
-        self._ranks = ranks
+        assert ranks.driver is not None
+        self._ranks, self._driver = ranks, ranks.driver
 
     def on_logits(self, step: Step, logits: torch.Tensor) -> None:
         """Keep the row that a step ends with; scratch, read before the next step begins."""
         if step.wants_logits:
-            self._logits = logits[-1].detach().cpu().numpy()
+            self._logits = logits[-1].numpy(force=True)
 
     def generate(self, request: Request) -> Iterator[Sampled | Outcome]:
         """Tokens as they are drawn, then the outcome. Closing it early gives the slot back.
@@ -62,9 +62,7 @@ class Engine:
 
     def ask_reports(self, ask: ReportAsk) -> None:
         """Every rank answers through its `on_report`: those of this process before this returns."""
-        assert self._ranks is not None
-        assert self._ranks.driver is not None
-        self._ranks.driver.report(ask)
+        self._driver.report(ask)
         while self._ranks.advance():
             pass
 
@@ -115,11 +113,8 @@ class Engine:
         self._drain()
 
     def _submit(self, step: Step) -> None:
-        assert self._ranks is not None
-        driver = self._ranks.driver
-        assert driver is not None
         self._fly(at_most=self._in_flight - 1)
-        driver.submit(step)
+        self._driver.submit(step)
         self._ranks.advance()
 
     def _drain(self) -> None:
@@ -127,10 +122,7 @@ class Engine:
         self._fly(at_most=0)
 
     def _fly(self, at_most: int) -> None:
-        assert self._ranks is not None
-        driver = self._ranks.driver
-        assert driver is not None
-        while driver.num_flights > at_most:
+        while self._driver.num_flights > at_most:
             if not self._ranks.advance():
                 self._ranks.wait()
 

@@ -67,6 +67,7 @@ def run_report(
         "model": plan.model.name,
         "load": {
             "seconds": load.load_ns / 1e9,
+            "open_seconds": load.open_ns / 1e9,
             "ready_seconds": load.wall_ns / 1e9,
             "bytes": load.bytes_read,
             "gb_s": load.gb_s,

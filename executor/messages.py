@@ -59,10 +59,14 @@ class Beat(Frozen):
 
 
 class Loaded(Frozen):
-    """A worker holds its weights. allocated: bytes by device and ledger column."""
+    """A worker holds its weights. allocated: bytes by device and ledger column.
+
+    open_ns: taking memory and readying kernels; load_ns: reading the weights.
+    """
 
     kind: Literal["loaded"] = "loaded"
     bytes_read: Id
+    open_ns: Id
     load_ns: Id
     allocated: dict[str, dict[str, int]]
 

@@ -13,11 +13,8 @@ class LocalRanks:
 
     def __init__(self, ranks: Sequence[Rank], pulse: Pulse, news: threading.Event) -> None:
         self.ranks = tuple(ranks)
+        self.driver = next((rank for rank in self.ranks if rank.seat.is_driver), None)
         self._pulse, self._news = pulse, news
-
-    @property
-    def driver(self) -> Rank | None:
-        return next((rank for rank in self.ranks if rank.seat.is_driver), None)
 
     def advance(self) -> bool:
         """Let every rank do what it can; whether any did something."""

@@ -54,7 +54,8 @@ def timing_lines(report: Mapping[str, Any]) -> Iterator[str]:
     load, prefill, decode = report["load"], report["prefill"], report["decode"]
     yield (
         f"load    {load['bytes'] / 1e6:.1f} MB in {load['seconds']:.2f} s, "
-        f"{load['gb_s']:.2f} GB/s; ready after {load['ready_seconds']:.1f} s"
+        f"{load['gb_s']:.2f} GB/s (memory and kernels {load['open_seconds']:.1f} s; ready after "
+        f"{load['ready_seconds']:.1f} s)"
     )
     yield (
         f"prompt  {prefill['tokens']} tokens in {prefill['seconds']:.2f} s, "

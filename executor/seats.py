@@ -1,6 +1,7 @@
 """Who runs what: the plan's ranks, each with its stage, device, worker and program."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from plancc.ir.errors import BadInput
 from plancc.ir.instruction import Exchange, Sample
@@ -22,7 +23,7 @@ class Seat:
     tiles: tuple[int, int]
     program: Program
 
-    @property
+    @cached_property
     def is_driver(self) -> bool:
         """The driver starts every step and samples."""
         return any(isinstance(item, Sample) for item in self.program.instructions)

@@ -27,10 +27,14 @@ OnLoad = Callable[[dict[str, int]], None]  # bytes so far by worker
 
 @dataclass(frozen=True)
 class LoadSummary:
-    """wall_ns: from the start of the processes until every link was up."""
+    """wall_ns: from the start of the processes until every link was up.
+
+    open_ns, load_ns: of the slowest worker, each; workers open and read side by side.
+    """
 
     wall_ns: int
-    load_ns: int  # of the slowest worker
+    open_ns: int
+    load_ns: int
     bytes_read: int
     allocated: dict[str, dict[str, int]]  # by device, by ledger column
 
@@ -58,6 +62,7 @@ class Session:
         fleet.phase = "idle"
         return LoadSummary(
             wall_ns=time.monotonic_ns() - start,
+            open_ns=max(message.open_ns for message in loaded.values()),
             load_ns=max(message.load_ns for message in loaded.values()),
             bytes_read=sum(message.bytes_read for message in loaded.values()),
             allocated={

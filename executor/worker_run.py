@@ -72,6 +72,7 @@ class WorkerRun:
         self.pulse.phase = "load"
         start = time.monotonic_ns()
         opened = open_models(self.plan, seats, self.backends)
+        begin = time.monotonic_ns()
         entries = {entry.name: entry for entry in admitted.entries}
         with RangeReader(self.folder, self._progress) as reader:
             for item in opened:
@@ -80,7 +81,8 @@ class WorkerRun:
         self.control.send(
             Loaded(
                 bytes_read=reader.bytes_read,
-                load_ns=time.monotonic_ns() - start,
+                open_ns=begin - start,
+                load_ns=time.monotonic_ns() - begin,
                 allocated=_allocated(opened),
             )
         )

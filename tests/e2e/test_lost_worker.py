@@ -80,15 +80,17 @@ def test_killed_while_loading(tmp_path: Path) -> None:
     assert ended(fleet)
 
 
-def test_the_middle_one_of_three_is_killed_while_decoding(
+def test_chunks_overlap_in_three_stages_and_the_middle_one_is_killed_while_decoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PLANCC_FAKE_STEP_S", "0.05")
+    """4 chunks, 3 stages, 0.2 s each: 6 beats, where one chunk at a time would sleep for 12."""
+    monkeypatch.setenv("PLANCC_FAKE_STEP_S", "0.2")
     with fleet_of(tmp_path / "toy", (0, 1, 2, 3)) as fleet:
         session = Session(fleet)
         session.bring_up(lambda done: None)
-        answer = session.generate(LONG)
+        answer, start = session.generate(LONG), time.monotonic()
         assert isinstance(next(answer), Sampled)
+        assert time.monotonic() - start < 12 * 0.2
         assert isinstance(next(answer), Sampled)
         os.kill(fleet.members[1].pid, signal.SIGKILL)
         fails_within(3, lost(fleet, 1, "decode"), lambda: list(answer))
@@ -125,7 +127,7 @@ def test_a_bad_stage_is_named_the_next_request_runs_and_an_idle_loss_is_noticed(
         *_, outcome = session.generate(SHORT.model_copy(update={"max_tokens": 1}))
         assert isinstance(outcome, Outcome)
         os.kill(fleet.members[1].pid, signal.SIGSTOP)
-        fails_within(4, lost(fleet, 1, "idle", "no heartbeat for 2 s"), lambda: poll_for(fleet, 10))
+        fails_within(6, lost(fleet, 1, "idle", "no heartbeat for 2 s"), lambda: poll_for(fleet, 10))
     assert ended(fleet)
 
 
