@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numba
@@ -75,7 +76,7 @@ def _compile(source: Compiled, decorator: Callable[[bool], Any]) -> Any:
         try:
             _CONFIG.CACHE_DIR = str(folder)
             return decorator(True)(source)
-        except (OSError, EOFError, RuntimeError):
+        except (OSError, EOFError, RuntimeError, UnpicklingError):
             pass  # disk full, a truncated file, a folder removed meanwhile
         finally:
             _CONFIG.CACHE_DIR = before

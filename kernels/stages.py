@@ -72,11 +72,15 @@ def _run(
 
 def _run_segment(thread: Any, num_threads: Any, barrier: Any, step_at: Any, layers_at: Any) -> None:
     step = as_step(step_at)
+    # All is read before the last meeting: whoever leaves it first may write the next step's record.
+    each_layer, num_each_layer = step.each_layer, step.num_each_layer
+    after, num_after = step.after, step.num_after
+    first, end = step.first_layer, step.end_layer
     _run(step.before, step.num_before, thread, num_threads, barrier, step_at, layers_at)
-    for index in range(step.first_layer, step.end_layer):
+    for index in range(first, end):
         layer = layers_at + index * _LAYER_BYTES
-        _run(step.each_layer, step.num_each_layer, thread, num_threads, barrier, step_at, layer)
-    _run(step.after, step.num_after, thread, num_threads, barrier, step_at, layers_at)
+        _run(each_layer, num_each_layer, thread, num_threads, barrier, step_at, layer)
+    _run(after, num_after, thread, num_threads, barrier, step_at, layers_at)
 
 
 @cache

@@ -65,20 +65,23 @@ class Team:
         self._jobs: list[_Jobs] = [queue.SimpleQueue() for _ in range(threads - 1)]
         for index, jobs in enumerate(self._jobs):
             name = f"plancc-{index + 1}"
-            threading.Thread(target=_serve, args=(jobs,), name=name, daemon=True).start()
+            arguments = (jobs, self._state)
+            threading.Thread(target=_serve, args=arguments, name=name, daemon=True).start()
         weakref.finalize(self, _dismiss, self._jobs)
 
     def run(self, function: Kernel, *arguments: Any) -> None:
         """Call function(thread, num_threads, barrier, *arguments) on every thread.
 
-        The function ends with `meet`, so that all threads have finished when one has.
+        The function's last deed is `meet`: when the caller has left it, the others have written
+        all they write, and read nothing more but the barrier.
         """
         for thread, jobs in enumerate(self._jobs, start=1):
             jobs.put((function, (thread, self.num_threads, self._barrier, *arguments)))
         function(0, self.num_threads, self._barrier, *arguments)
 
 
-def _serve(jobs: _Jobs) -> None:
+def _serve(jobs: _Jobs, barrier: object) -> None:
+    """Do what comes until None. `barrier` is held because the last look at it may come late."""
     while (job := jobs.get()) is not None:
         function, arguments = job
         function(*arguments)
