@@ -46,12 +46,16 @@ def run_chat(
 
 
 def _lines() -> Iterator[str]:
-    """Lines that say something; a prompt on stderr where someone is there to see it."""
+    """Lines that say something, edited where someone types them."""
+    is_typed = sys.stdin.isatty()
+    if is_typed:
+        import readline  # noqa: F401 - `input` then edits and remembers
     while True:
-        if sys.stdin.isatty():
-            notes().print("> ", end="")
-        line = sys.stdin.readline()
-        if not line or line.strip() == "/exit":
+        try:
+            line = input("> " if is_typed else "").strip()
+        except EOFError:
             return
-        if line.strip():
-            yield line.strip()
+        if line == "/exit":
+            return
+        if line:
+            yield line

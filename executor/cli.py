@@ -11,6 +11,7 @@ from plancc.executor.preflight import Machine, Passed, preflight
 from plancc.executor.sampling import Sampling
 from plancc.ir.command import run_command
 from plancc.ir.errors import PlanccError
+from plancc.ir.version import VERSION
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -35,6 +36,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--record", type=_FILE, help="Write digests of logits and KV as JSON lines.")
 @click.option("--report", type=_FILE, help="Write --bench's numbers as JSON.")
 @click.option("--verbose", is_flag=True, help="Say more on stderr: stray files, pids, worker logs.")
+@click.version_option(VERSION, prog_name="planrun")
 @click.pass_obj
 def planrun(
     machine: Machine | None, /, temperature: float, top_k: int, top_p: float, seed: int,
@@ -67,10 +69,11 @@ def refuse_flags(options: Options) -> None:
 
 def run(options: Options, machine: Machine) -> None:
     """Check everything, then start the workers and serve what was asked."""
-    from plancc.executor.screen import notes
+    from plancc.executor.screen import hash_bar, notes
 
     console = notes()
-    passed = preflight(options.plan, options.weights, os.environ, machine)
+    with hash_bar() as on_hashed:
+        passed = preflight(options.plan, options.weights, os.environ, machine, on_hashed)
     for warning in passed.warnings:
         console.print(f"warning: {warning}", markup=False)
     if options.verbose:

@@ -60,6 +60,7 @@ class GlooOutlet:
     ) -> None:
         self._group, self._peer, self._link = group, peer, link
         self._rows = rows
+        self.buffer_bytes = 0 if rows is None else rows.nbytes
         self._headers = torch.zeros((num_slots, HEADER_WORDS), dtype=torch.int64)
         self._bodies = torch.zeros((num_slots, body), dtype=torch.int64)
         self._header_words, self._body_words = self._headers.numpy(), self._bodies.numpy()
@@ -109,6 +110,7 @@ class GlooInlet:
     ) -> None:
         self._group, self._peer, self._link = group, peer, link
         self._rows, self._slots = rows, num_slots
+        self.buffer_bytes = 0 if rows is None else rows.nbytes
         self._header = torch.zeros(HEADER_WORDS, dtype=torch.int64)
         self._body = torch.zeros(body, dtype=torch.int64)
         self._work: Any = None
@@ -163,6 +165,7 @@ class WatchedInlet:
 
     def __init__(self, inlet: GlooInlet, news: threading.Event) -> None:
         self._inlet, self._news = inlet, news
+        self.buffer_bytes = inlet.buffer_bytes
         self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._is_asked = False
         self._here = threading.Event()

@@ -14,6 +14,8 @@ from plancc.executor.step_codec import Message
 
 
 class Outlet(Protocol):
+    buffer_bytes: int  # of rows; steps are not counted
+
     def can_send(self) -> bool:
         """False while every slot is taken; only a link within a process says so."""
 
@@ -24,6 +26,8 @@ class Outlet(Protocol):
 
 
 class Inlet(Protocol):
+    buffer_bytes: int
+
     def expect(self, num_rows: int) -> None:
         """The next rows will be so many (0: a message); called once before each take."""
 
@@ -48,6 +52,7 @@ class LocalLink:
     def __init__(self, buffers: torch.Tensor | None, num_slots: int) -> None:
         """buffers: [slots, rows, hidden_size] on the receiver's device; None for messages."""
         self._buffers = buffers
+        self.buffer_bytes = 0 if buffers is None else buffers.nbytes
         self._slots = num_slots
         self._sent = 0
         self._taken = 0

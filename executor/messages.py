@@ -59,7 +59,7 @@ class Beat(Frozen):
 
 
 class Loaded(Frozen):
-    """A worker holds its weights. allocated: bytes by device and ledger column.
+    """A worker holds its weights.
 
     open_ns: taking memory and readying kernels; load_ns: reading the weights.
     """
@@ -68,7 +68,6 @@ class Loaded(Frozen):
     bytes_read: Id
     open_ns: Id
     load_ns: Id
-    allocated: dict[str, dict[str, int]]
 
 
 class Gather(Frozen):
@@ -92,9 +91,10 @@ class Join(Frozen):
 
 
 class Ready(Frozen):
-    """A worker's links are up."""
+    """A worker's links are up. allocated: bytes that it holds, by device and ledger column."""
 
     kind: Literal["ready"] = "ready"
+    allocated: dict[str, dict[str, int]]
 
 
 class Generate(Frozen):

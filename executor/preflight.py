@@ -51,9 +51,12 @@ class Passed:
 
 def preflight(
     plan_path: Path, asked_weights: Path | None, environment: Mapping[str, str],
-    machine: Machine | None = None,
+    machine: Machine | None = None, on_hashed: Callable[[int], None] = lambda num_bytes: None,
 ) -> Passed:  # fmt: skip
-    """Raises BadInput for what cannot be read, Stale for a plan that this machine cannot honour."""
+    """`on_hashed` hears of weight bytes as they are hashed: all of them, for a full fingerprint.
+
+    Raises BadInput for what cannot be read, Stale for a plan that this machine cannot honour.
+    """
     machine = machine or Machine()
     plan = read_plan(plan_path)
     problems = _digest_problems(plan)
@@ -67,7 +70,7 @@ def preflight(
         if plan.weights is None:
             raise BadInput(_NO_INDEX)
         folder = find_folder(plan, plan_path, asked_weights, environment)
-        weights = read_weights(plan, folder)
+        weights = read_weights(plan, folder, on_hashed)
         problems += _weight_problems(plan, weights)
     except BadInput as error:
         if not problems:

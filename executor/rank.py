@@ -13,7 +13,7 @@ from typing import assert_never
 import torch
 
 from plancc.executor.backend.api import RankModel
-from plancc.executor.links import Inlet, Outlet
+from plancc.executor.links import Inlet, LocalLink, Outlet
 from plancc.executor.pulse import Pulse
 from plancc.executor.request import RankReport
 from plancc.executor.seats import Seat
@@ -84,6 +84,13 @@ class Rank:
         while self._flights and self._flights[0].at == len(self.seat.program.instructions):
             self._land(self._flights.popleft())
         return has_moved
+
+    def allocated_bytes(self) -> dict[str, int]:
+        """Bytes held, by ledger column; both ends of a link within this process are one buffer."""
+        inlets = sum(inlet.buffer_bytes for inlet in self.inlets.values())
+        outlets = sum(outlet.buffer_bytes for outlet in self.outlets.values()
+                      if not isinstance(outlet, LocalLink))  # fmt: skip
+        return {**self.model.allocated_bytes(), "hop_buffers": inlets + outlets}
 
     def report(self, ask: ReportAsk) -> None:
         """Pass the question on, and answer it."""

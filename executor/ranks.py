@@ -16,6 +16,15 @@ class LocalRanks:
         self.driver = next((rank for rank in self.ranks if rank.seat.is_driver), None)
         self._pulse, self._news = pulse, news
 
+    def allocated_bytes(self) -> dict[str, dict[str, int]]:
+        """By device and ledger column; seats of one device add up."""
+        total: dict[str, dict[str, int]] = {}
+        for rank in self.ranks:
+            row = total.setdefault(rank.seat.device, {})
+            for column, size in rank.allocated_bytes().items():
+                row[column] = row.get(column, 0) + size
+        return total
+
     def advance(self) -> bool:
         """Let every rank do what it can; whether any did something."""
         self._news.clear()

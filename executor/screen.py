@@ -1,6 +1,6 @@
 """What planrun says on stderr: the load's progress, and what a run took."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,8 @@ from plancc.executor.seats import seats_of
 from plancc.executor.session import OnLoad
 from plancc.executor.weights import Weights, piece_bytes, pieces_of
 from plancc.ir.plan import Plan
+
+_MANY_BYTES = 2**28
 
 
 def notes() -> Console:
@@ -26,6 +28,25 @@ def load_bytes(plan: Plan, weights: Weights) -> dict[str, int]:
         size = sum(piece_bytes(p, entries[p.spec.name]) for p in pieces_of(plan, seat))
         total[seat.worker] = total.get(seat.worker, 0) + size
     return total
+
+
+@contextmanager
+def hash_bar() -> Iterator[Callable[[int], None]]:
+    """Bytes hashed so far, shown once they are many."""
+    console = notes()
+    columns = (TextColumn("checking weights"), DownloadColumn(), TransferSpeedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        done = 0
+
+        def on_hashed(num_bytes: int) -> None:
+            nonlocal done
+            done += num_bytes
+            bar.update(task, completed=done, visible=done > _MANY_BYTES)
+
+        yield on_hashed
 
 
 @contextmanager

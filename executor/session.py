@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from plancc.executor.fleet import Fleet
 from plancc.executor.messages import (
@@ -12,7 +13,6 @@ from plancc.executor.messages import (
     Generate,
     Join,
     Loaded,
-    Message,
     Ready,
     Report,
 )
@@ -22,6 +22,7 @@ from plancc.ir.errors import RunFailed
 
 _TICK_S = 0.1
 _REPORT_S = 10.0
+M = TypeVar("M", Gathered, Ready)
 OnLoad = Callable[[dict[str, int]], None]  # bytes so far by worker
 
 
@@ -58,7 +59,7 @@ class Session:
         fleet.phase = "load"
         loaded = self._load(on_load)
         fleet.phase = "join"
-        self._join()
+        ready = self._join()
         fleet.phase = "idle"
         return LoadSummary(
             wall_ns=time.monotonic_ns() - start,
@@ -67,7 +68,7 @@ class Session:
             bytes_read=sum(message.bytes_read for message in loaded.values()),
             allocated={
                 device: columns
-                for message in loaded.values()
+                for message in ready
                 for device, columns in message.allocated.items()
             },
         )
@@ -118,7 +119,7 @@ class Session:
             })  # fmt: skip
         return loaded
 
-    def _join(self) -> None:
+    def _join(self) -> list[Ready]:
         """The first worker opens the store, everyone meets there; nobody, if there is but one."""
         fleet, first = self.fleet, self.fleet.members[0]
         join = Join()
@@ -126,17 +127,17 @@ class Session:
             hosts = {row.name: row.address for row in fleet.plan.runtime.hosts}
             address = hosts[first.worker.host]
             fleet.send(first, Gather(address=address))
-            gathered = self._await(Gathered, 1)[0]
-            assert isinstance(gathered, Gathered)
+            (gathered,) = self._await(Gathered, 1)
             join = Join(address=address, port=gathered.port)
         for member in fleet.members:
             fleet.send(member, join)
-        self._await(Ready, len(fleet.members))
+        return self._await(Ready, len(fleet.members))
 
-    def _await(self, kind: type[Message], count: int) -> list[Message]:
-        found: list[Message] = []
+    def _await(self, kind: type[M], count: int) -> list[M]:
+        found: list[M] = []
         while len(found) < count:
-            found += [message for _, message in self.fleet.poll(_TICK_S) if type(message) is kind]
+            messages = self.fleet.poll(_TICK_S)
+            found += [message for _, message in messages if isinstance(message, kind)]
         return found
 
     def _non_finite(self, message: Failed) -> RunFailed:

@@ -1,6 +1,6 @@
 """Which folder holds a plan's weights, and whether they are the ones it was made for. No torch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -53,10 +53,16 @@ def find_folder(
     raise BadInput(f"no weights of {plan.model.name} found ({tried}); say --weights DIR")
 
 
-def read_weights(plan: Plan, folder: Path) -> Weights:
-    """Index the folder anew, with the plan's kind of fingerprint. Raises BadInput for bad files."""
+def read_weights(
+    plan: Plan, folder: Path, on_hashed: Callable[[int], None] = lambda num_bytes: None
+) -> Weights:
+    """Index the folder anew, with the plan's kind of fingerprint; `on_hashed` hears of the bytes.
+
+    Raises BadInput for files that are absent, cut or wrong.
+    """
     found = read_weight_folder(folder)
-    index = index_of(found, plan.weights.fingerprint if plan.weights else "sampled")
+    kind = plan.weights.fingerprint if plan.weights else "sampled"
+    index = index_of(found, kind, hashed=on_hashed)
     return Weights(folder, index, index.digest(), found.warnings, found.strays)
 
 

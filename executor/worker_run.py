@@ -62,7 +62,7 @@ class WorkerRun:
             on_report=self.control.send,
         )
         self.pulse.phase = "idle"
-        self.control.send(Ready())
+        self.control.send(Ready(allocated=ranks.allocated_bytes()))
         if engine is None:
             self._follow(ranks)
         engine.attach(ranks)
@@ -83,7 +83,6 @@ class WorkerRun:
                 bytes_read=reader.bytes_read,
                 open_ns=begin - start,
                 load_ns=time.monotonic_ns() - begin,
-                allocated=_allocated(opened),
             )
         )
         return opened
@@ -150,16 +149,6 @@ class WorkerRun:
                 non_finite_position=error.position,
             )
         )
-
-
-def _allocated(opened: tuple[OpenSeat, ...]) -> dict[str, dict[str, int]]:
-    """By device; seats of one device add up."""
-    total: dict[str, dict[str, int]] = {}
-    for item in opened:
-        row = total.setdefault(item.seat.device, {})
-        for column, size in item.model.allocated_bytes().items():
-            row[column] = row.get(column, 0) + size
-    return total
 
 
 def _no_logits(step: object, logits: torch.Tensor) -> None:

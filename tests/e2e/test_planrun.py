@@ -12,7 +12,7 @@ import pytest
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_local_run import LocalRun
 from plancc_plans import build_plan, manifest_of, write_plan
-from plancc_run import Ran, finish, run_planrun, start_planrun
+from plancc_run import Ran, chat_planrun, finish, run_planrun, start_planrun
 
 SPEC = TinyLlama(num_layers=4, dtype="bfloat16", vocab_size=300)
 PROMPT = "What is a bit?"
@@ -20,15 +20,20 @@ PROMPT = "What is a bit?"
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with weights, and plans of one, two and four ranks over one or two processes."""
+    """A folder with weights, and plans of one, two and four ranks over one or two processes.
+
+    All run the real kernels, but for `slow`: its backend can be told to take its time.
+    """
     home = tmp_path_factory.mktemp("planrun")
     manifest = manifest_of(write_checkpoint(home / "toy", SPEC), SPEC)
     quick = {"heartbeat_s": 0.4, "step_s": 1.0}
     for name, plan in {
-        "one": build_plan(manifest, (0, 4), context=128),
-        "two": build_plan(manifest, (0, 1, 4), context=128, **quick),
-        "first": build_plan(manifest, (0, 1, 4), context=128, head="first"),
-        "crossed": build_plan(manifest, (0, 1, 2, 3, 4), context=128, devices=["a", "b"] * 2),
+        "one": build_plan(manifest, (0, 4), kind="cpu", context=128),
+        "two": build_plan(manifest, (0, 1, 4), kind="cpu", context=128),
+        "crossed": build_plan(
+            manifest, (0, 1, 2, 3, 4), kind="cpu", context=128, devices=["a", "b"] * 2
+        ),
+        "slow": build_plan(manifest, (0, 1, 4), context=128, **quick),
     }.items():
         write_plan(plan, home / f"{name}.json")
     return home
@@ -79,13 +84,13 @@ def test_text_goes_to_stdout_and_timings_to_stderr(one: tuple[Ran, str]) -> None
 
 def test_the_record_is_that_of_a_run_without_processes(home: Path, one: tuple[Ran, str]) -> None:
     rows = [json.loads(line) for line in one[1].splitlines()]
-    plan = build_plan(manifest_of(home / "toy", SPEC), (0, 2, 4), context=128)
+    plan = build_plan(manifest_of(home / "toy", SPEC), (0, 2, 4), kind="cpu", context=128)
     answer = LocalRun(plan, home / "toy").answer(rows[0]["prompt"], max_tokens=12)
     assert answer.tokens == [row["token"] for row in rows if "token" in row]
     assert answer.kv == {row["layer"]: row["kv_sha256"] for row in rows if "kv_sha256" in row}
 
 
-@pytest.mark.parametrize("name", ["first", "crossed"])
+@pytest.mark.parametrize("name", ["two", "crossed"])
 def test_several_processes_write_the_record_of_one(
     home: Path, one: tuple[Ran, str], name: str
 ) -> None:
@@ -99,13 +104,15 @@ def test_json_has_text_tokens_and_every_timing_and_slow_steps_are_no_failure(
     home: Path, one: tuple[Ran, str]
 ) -> None:
     """M06: a step of 1.2 s, where a standstill of 1 s is a failure."""
-    ran = run_planrun(home / "two.json", "--prompt", PROMPT, "--max-tokens", 2, "--json",
+    ran = run_planrun(home / "slow.json", "--prompt", PROMPT, "--max-tokens", 2, "--json",
                       PLANCC_FAKE_STEP_S="1.2")  # fmt: skip
     assert ran.code == 0, ran.err
     data = json.loads(ran.out)
     record = [json.loads(line) for line in one[1].splitlines()]
-    assert data["tokens"] == [row["token"] for row in record if "token" in row][:2]
-    assert one[0].out.startswith(data["text"].rstrip("\ufffd"))
+    plan = build_plan(manifest_of(home / "toy", SPEC), (0, 4), context=128)
+    answer = LocalRun(plan, home / "toy").answer(record[0]["prompt"], max_tokens=2)
+    assert data["tokens"] == answer.tokens
+    assert data["completion_tokens"] == 2
     assert data["finish"] == "length"
     assert data["prefill"]["tokens"] == len(record[0]["prompt"])
     assert data["load"]["bytes"] > 0
@@ -116,6 +123,13 @@ def test_json_has_text_tokens_and_every_timing_and_slow_steps_are_no_failure(
     assert ran.err == ""
 
 
+def test_a_chat_answers_line_after_line_until_its_input_ends(home: Path) -> None:
+    ran = chat_planrun("What?\n\n/new\nWhat?\n", home / "one.json", "--chat", "--max-tokens", 5)
+    assert ran.code == 0, ran.err
+    first, second = ran.out.splitlines()
+    assert first == second, "/new forgets the first turn"
+
+
 def test_bench_tells_measured_beside_predicted(home: Path) -> None:
     ran = run_planrun(home / "one.json", "--bench", "--max-tokens", 5,
                       "--report", home / "bench.json")  # fmt: skip
@@ -124,12 +138,14 @@ def test_bench_tells_measured_beside_predicted(home: Path) -> None:
     report = json.loads((home / "bench.json").read_text())
     assert report["decode"]["steps"] == 4
     assert report["devices"][0]["planned"]["weights"] == 2**20
-    assert report["devices"][0]["allocated"]["weights"] > 0
+    assert report["devices"][0]["allocated"].keys() == {
+        "weights", "kv", "blocks", "workspace", "hop_buffers",
+    }  # fmt: skip
 
 
 def test_ctrl_c_ends_every_process_and_exits_with_130(home: Path) -> None:
     process = start_planrun(
-        [home / "two.json", "--prompt", PROMPT, "--verbose"],
+        [home / "slow.json", "--prompt", PROMPT, "--verbose"],
         variables={"PLANCC_FAKE_STEP_S": "0.2"},
     )
     pids = worker_pids(process, 2)
@@ -144,7 +160,7 @@ def test_ctrl_c_ends_every_process_and_exits_with_130(home: Path) -> None:
 
 def test_workers_do_not_outlive_a_killed_planrun(home: Path) -> None:
     process = start_planrun(
-        [home / "two.json", "--prompt", PROMPT, "--verbose"],
+        [home / "slow.json", "--prompt", PROMPT, "--verbose"],
         variables={"PLANCC_FAKE_STEP_S": "0.2"},
     )
     pids = worker_pids(process, 2)
@@ -199,7 +215,4 @@ def test_a_damaged_shard_stops_the_run_and_leaves_an_old_record_alone(
     assert ran.code == 2
     assert re.search(r"model\.safetensors: expected \d+ bytes .*, the file has \d+", ran.err)
     assert record.read_text() == "kept"
-    assert list(tmp_path.iterdir()) == [folder, record] or set(tmp_path.iterdir()) == {
-        folder,
-        record,
-    }
+    assert set(tmp_path.iterdir()) == {folder, record}

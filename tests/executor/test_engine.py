@@ -96,6 +96,19 @@ def test_a_stop_token_ends_the_answer_and_is_marked(folder: Path, manifest: Mode
     assert [row.is_stop for row in stopped.sampled] == [False] * first + [True]
 
 
+def test_a_scripted_model_says_what_comes_before_its_stop_token(
+    folder: Path, manifest: ModelManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S01: eos 1, 7 and 9; the model says 20 21 9 22 23."""
+    monkeypatch.setenv("PLANCC_FAKE_SCRIPT", "20,21,9,22,23")
+    run = LocalRun(build_plan(manifest, (0, 1, 2)), folder)
+    answer = run.answer(prompt_of(5), max_tokens=5, stop_ids=(1, 7, 9))
+    assert [row.token for row in answer.sampled if not row.is_stop] == [20, 21]
+    assert answer.finish == "stop"
+    unstopped = run.answer(prompt_of(5), max_tokens=5)
+    assert (unstopped.tokens, unstopped.finish) == ([20, 21, 9, 22, 23], "length")
+
+
 def test_an_answer_is_the_same_after_another_and_after_a_cancelled_one(
     folder: Path, manifest: ModelManifest
 ) -> None:

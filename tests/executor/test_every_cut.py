@@ -28,7 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> Answer:
-    return LocalRun(build_plan(manifest_of(folder, SPEC), (0, LAYERS)), folder).answer(PROMPT)
+    plan = build_plan(manifest_of(folder, SPEC), (0, LAYERS), kind="cpu")
+    return LocalRun(plan, folder).answer(PROMPT)
 
 
 def test_there_are_42_cuts_of_7_layers_into_1_to_4_stages() -> None:
@@ -39,6 +40,20 @@ def test_there_are_42_cuts_of_7_layers_into_1_to_4_stages() -> None:
 def test_every_cut_gives_the_logits_kv_and_tokens_of_one_device(
     cuts: tuple[int, ...], folder: Path, whole: Answer
 ) -> None:
-    plan = build_plan(manifest_of(folder, SPEC), cuts)
+    plan = build_plan(manifest_of(folder, SPEC), cuts, kind="cpu")
     assert plan_problems(plan) == ()
     assert LocalRun(plan, folder).answer(PROMPT) == whole
+
+
+def test_every_other_way_to_run_the_plan_gives_the_same_bits(folder: Path, whole: Answer) -> None:
+    """Other chunks, the head at the first stage, seats of one device, more slots, two threads."""
+    manifest = manifest_of(folder, SPEC)
+    for cuts, fields in (
+        ((0, 7), {"chunk": 3}),
+        ((0, 3, 7), {"chunk": 64}),
+        ((0, 3, 7), {"head": "first", "chunk": 7}),
+        ((0, 2, 5, 7), {"devices": ["cpu0", "cpu0", "cpu0"], "slots": 3}),
+        ((0, 4, 7), {"threads": 2}),
+    ):
+        plan = build_plan(manifest, cuts, kind="cpu", **fields)  # type: ignore[arg-type]
+        assert LocalRun(plan, folder).answer(PROMPT) == whole, fields

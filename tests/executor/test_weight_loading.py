@@ -122,6 +122,17 @@ def test_a_full_fingerprint_is_checked_again_as_the_bytes_come(tmp_path: Path) -
         load_rank(rank, rank.pieces(), index.by_name(), reader, "full")  # type: ignore[arg-type]
 
 
+def test_progress_is_told_for_every_mebibyte_so_that_a_slow_disk_is_seen_to_move(
+    tmp_path: Path,
+) -> None:
+    folder = stored(tmp_path, np.zeros(900_000, np.float32))
+    rank, told = Parameters({piece_of("w", (900_000,)): torch.zeros(900_000)}), list[int]()
+    with RangeReader(folder, told.append) as reader:
+        load_rank(rank, rank.pieces(), weight_index(folder).by_name(), reader)  # type: ignore
+    assert sum(told) == 3_600_000
+    assert max(told) <= 2**20
+
+
 def test_a_file_that_has_shrunk_is_named(tmp_path: Path) -> None:
     folder = stored(tmp_path, np.zeros(9000, np.float32))
     index = weight_index(folder)

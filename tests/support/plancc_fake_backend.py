@@ -3,7 +3,7 @@
 It shares no code with the real kernels. Faults and delays are asked for by environment, so that
 tests can reach into worker processes: PLANCC_FAKE_STEP_S sleeps in every segment of every rank;
 PLANCC_FAKE_FAULT=STAGE:PHASE:KIND acts in the first such step of that stage, KIND being raise,
-nan (its output), or hold (never returns).
+nan (its output), or hold (never returns). PLANCC_FAKE_SCRIPT=20,21,9 is what the head says.
 """
 
 import hashlib
@@ -51,6 +51,7 @@ class FakeModel:
         }
         self._kv = {index: self._planes(index) for index in range(*layers)}
         self._pages: dict[tuple[int, int], int] = {}
+        self._said = 0
 
     def pieces(self) -> tuple[TensorPiece, ...]:
         return self._pieces
@@ -59,6 +60,7 @@ class FakeModel:
         return self._weights[piece.spec.name]
 
     def admit(self, slot: int) -> None:
+        self._said = 0
         for key in [key for key in self._pages if key[0] == slot]:
             del self._pages[key]
 
@@ -87,12 +89,22 @@ class FakeModel:
                 x = self._layer(layer, x, slot, position)
             rows.append(x)
         out = torch.stack(rows)
+        if run.head and "PLANCC_FAKE_SCRIPT" in os.environ:
+            return self._scripted()
         if run.head:
             wanted = (
                 [] if not step.wants_logits else [len(rows) - 1] if is_prompt else range(len(rows))
             )
             return self._head(out[list(wanted)])
         return _faulty(self._layers, step, out.to(self._dtype))
+
+    def _scripted(self) -> torch.Tensor:
+        """Logits of the next token of the script."""
+        script = os.environ["PLANCC_FAKE_SCRIPT"].split(",")
+        logits = torch.zeros(1, self._model.vocab_size or 0)
+        logits[0, int(script[self._said])] = 1.0
+        self._said += 1
+        return logits
 
     def _embed(self, token: int) -> torch.Tensor:
         return self._weights["model.embed_tokens.weight"][token].float()

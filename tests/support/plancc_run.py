@@ -43,9 +43,18 @@ def start_planrun(
     )  # fmt: skip
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 40.0) -> Ran:
+def finish(process: subprocess.Popen[str], timeout_s: float = 120.0) -> Ran:
     out, err = process.communicate(timeout=timeout_s)
     return Ran(process.returncode, out, err)
+
+
+def chat_planrun(lines: str, *arguments: object) -> Ran:
+    """planrun with `lines` typed into it."""
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, *map(str, arguments)],
+        env=environment(), input=lines, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def run_planrun(*arguments: object, **variables: str) -> Ran:
