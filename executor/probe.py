@@ -44,18 +44,23 @@ class ProbeOptions:
     @property
     def read_sizes(self) -> tuple[int, ...]:
         """Bytes of weights a kernel streams: a small model's matrices up to a large head."""
-        halves = (1, 4, 16, 64) if self.quick else (1, 2, 4, 8, 16, 64, 256)
+        halves = (1, 4, 16, 64) if self.quick else (1, 2, 4, 8, 16, 32, 128)
         return tuple(half * MIB // 2 for half in halves)
 
     @property
     def matmul_rows(self) -> tuple[int, ...]:
         """Multiples of the prompt block."""
-        return (64, 512) if self.quick else (64, 128, 256, 512)
+        return (64, 256) if self.quick else (64, 128, 256, 512)
 
     @property
     def seconds(self) -> float:
         """Of stepping for one number of a device."""
         return 0.15 if self.quick else 0.5
+
+    @property
+    def rotated_bytes(self) -> int:
+        """Weights that a step walks over: several times the largest cache."""
+        return (128 if self.quick else 256) * MIB
 
     @property
     def hop_times(self) -> int:
@@ -90,7 +95,8 @@ def probe(options: ProbeOptions, on_step: OnStep) -> Topology:
 def _start(pool: WorkerPool, options: ProbeOptions) -> None:
     requests = {
         device.name: {"do": "start", "kind": device.kind, "threads": device.threads,
-                      "dtype": options.dtype, "s": options.seconds}
+                      "dtype": options.dtype, "seconds": options.seconds,
+                      "rotated_bytes": options.rotated_bytes}
         for device in options.devices
     }  # fmt: skip
     pool.ask_all(requests, limit_s=_START_LIMIT_S)

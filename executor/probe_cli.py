@@ -3,12 +3,16 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.ir.command import run_command
 from plancc.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from plancc.executor.probe_options import DeviceFlags
+    from plancc.ir.topology import Topology
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -30,27 +34,61 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--refresh", type=_FILE, metavar="TOPO",
               help="Measure TOPO's devices again, print what changed, write the file "
                    "anew.")  # fmt: skip
+@click.option("--join", nargs=2, type=_FILE, metavar="A B", default=None,
+              help="Make one file of two hosts' files.")  # fmt: skip
+@click.option("--between", metavar="gb_s=..,latency_us=..",
+              help="What lies between the hosts of --join.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Fewer sizes and repetitions.")
 @click.option("--json", "as_json", is_flag=True, help="The summary on stdout, for programs.")
 def planprobe(
-    output: Path | None, refresh: Path | None, quick: bool, as_json: bool, **typed: Any
+    output: Path | None,
+    refresh: Path | None,
+    join: tuple[Path, Path] | None,
+    between: str | None,
+    quick: bool,
+    as_json: bool,
+    **typed: Any,
 ) -> None:
     """Measure this host's devices, with the executor's own kernels and links, into a topology."""
-    # pydantic, PyYAML and rich are not needed for --help
-    from plancc.executor.probe import probe
-    from plancc.executor.probe_compare import changes, describe_changes
-    from plancc.executor.probe_options import DeviceFlags, options_from_flags, options_to_refresh
-    from plancc.executor.probe_screen import Progress, show_summary
-    from plancc.executor.probe_yaml import write_topology
-    from plancc.ir.topology import read_topology
+    from plancc.executor.probe_options import DeviceFlags  # pydantic is not needed for --help
 
+    target, flags = _target(output, refresh), DeviceFlags(**typed)
+    if join is not None and refresh is not None:
+        raise BadInput("--join and --refresh: expected one of them, found both")
+    if join is not None:
+        answer = _join(target, join, between, flags)
+    elif between is not None:
+        raise BadInput("--between tells what lies between the hosts of --join, found no --join")
+    else:
+        answer = _measure(target, refresh, flags, quick=quick)
+    changes = answer.pop("text", None)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    elif changes is not None:
+        click.echo(changes)
+
+
+def _target(output: Path | None, refresh: Path | None) -> Path:
     target = output or refresh
     if target is None:
         raise BadInput("expected -o FILE for the topology (or --refresh FILE), found neither")
     if not target.parent.is_dir():
         raise BadInput(f"{target}: no such folder {target.parent}")
+    return target
+
+
+def _measure(
+    target: Path, refresh: Path | None, flags: "DeviceFlags", *, quick: bool
+) -> dict[str, Any]:
+    """Measure and write; what --json prints, and with --refresh the changes in words as `text`."""
+    from plancc.executor.probe import probe
+    from plancc.executor.probe_compare import changes, describe_changes
+    from plancc.executor.probe_options import options_from_flags, options_to_refresh
+    from plancc.executor.probe_screen import Progress, show_summary
+    from plancc.executor.probe_yaml import write_topology
+    from plancc.ir.topology import read_topology
+
     old = read_topology(refresh) if refresh else None
-    flags = DeviceFlags(**typed)
     options = (
         options_to_refresh(old, flags, target, quick=quick)
         if old
@@ -61,16 +99,33 @@ def planprobe(
         topology = probe(options, progress.step)
     write_topology(topology, target)
     seconds = round(time.monotonic() - began, 1)
-    moved = changes(old, topology) if old else []
-    show_summary(topology, target, seconds)
-    if as_json:
-        answer: dict[str, Any] = {"file": str(target), "seconds": seconds}
-        answer["topology"] = topology.model_dump(mode="json", by_alias=True)
-        if old:
-            answer["changes"] = [change.data() for change in moved]
-        click.echo(json.dumps(answer, indent=2))
-    elif old:
-        click.echo(describe_changes(moved))
+    show_summary(topology, target, f"measured in {seconds} s")
+    answer = {**_summary(topology, target), "seconds": seconds}
+    if old:
+        moved = changes(old, topology)
+        answer |= {"changes": [one.data() for one in moved], "text": describe_changes(moved)}
+    return answer
+
+
+def _join(
+    target: Path, paths: tuple[Path, Path], between: str | None, flags: "DeviceFlags"
+) -> dict[str, Any]:
+    from plancc.executor.probe_join import join, parse_between
+    from plancc.executor.probe_options import refuse_device_flags, topology_name
+    from plancc.executor.probe_screen import show_summary
+    from plancc.executor.probe_yaml import write_topology
+    from plancc.ir.topology import read_topology
+
+    refuse_device_flags("--join", flags)
+    first, second = (read_topology(path) for path in paths)
+    topology = join(first, second, topology_name(flags, target), parse_between(between))
+    write_topology(topology, target)
+    show_summary(topology, target, "joined, what lies between the hosts as given")
+    return _summary(topology, target)
+
+
+def _summary(topology: "Topology", target: Path) -> dict[str, Any]:
+    return {"file": str(target), "topology": topology.model_dump(mode="json", by_alias=True)}
 
 
 def main() -> None:

@@ -28,9 +28,17 @@ class DeviceFlags:
     host_name: str | None = None
     address: str | None = None
 
-    def said(self) -> list[str]:
-        """The flags that were typed."""
-        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+
+def topology_name(flags: DeviceFlags, output: Path) -> str:
+    return flags.name or output.name.split(".")[0] or "topology"
+
+
+def refuse_device_flags(mode: str, flags: DeviceFlags) -> None:
+    """Raises BadInput where a flag that declares devices came with files that have declared."""
+    for name, value in vars(flags).items():
+        if name != "name" and value not in (None, ()):
+            flag = f"--{name.replace('_', '-')}"
+            raise BadInput(f"{mode} takes its devices from files: leave out {flag}")
 
 
 def options_from_flags(flags: DeviceFlags, output: Path, *, quick: bool) -> ProbeOptions:
@@ -45,16 +53,18 @@ def options_from_flags(flags: DeviceFlags, output: Path, *, quick: bool) -> Prob
         memory=_one_each("--cpu-memory", flags.cpu_memory, count, parse_bytes),
         threads=_one_each("--cpu-threads", flags.cpu_threads, count, _threads),
     )
-    name = flags.name or output.name.split(".")[0] or "topology"
-    return ProbeOptions(name, host, devices, flags.dtype or "bfloat16", quick)
+    return ProbeOptions(
+        topology_name(flags, output), host, devices, flags.dtype or "bfloat16", quick
+    )
 
 
 def options_to_refresh(
     old: Topology, flags: DeviceFlags, where: Path, *, quick: bool
 ) -> ProbeOptions:
     """The same devices and budgets as in `old`. Raises BadInput for a file of other machines."""
-    if flags.said():
-        raise BadInput(f"--refresh measures what {where} declares: leave out {flags.said()[0]}")
+    refuse_device_flags("--refresh", flags)
+    if flags.name:
+        raise BadInput(f"--refresh keeps the name that {where} has: leave out --name")
     if len(old.hosts) > 1:
         raise BadInput(f"{where}: expected the devices of one host, found {len(old.hosts)} hosts; "
                        f"refresh each host's own file, then join them again")  # fmt: skip

@@ -28,21 +28,26 @@ from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import PAGE_TOKENS
 
-_PAST_CACHE_BYTES = 256 * 2**20
 _TINY_BYTES, _TINY_TOTAL = 8 * 2**10, 2**20
-_MATMUL_BYTES, _MATMUL_TOTAL = 2 * 2**20, 32 * 2**20
+_MATMUL_BYTES, _MATMUL_TOTAL = 2 * 2**20, 16 * 2**20
 _WEIGHT = 0.01
-_LEAST_TIMES = 5
+_LEAST_TIMES = 3
 
 Points = list[tuple[float, float]]
 
 
 class RankProbe:
-    """One device of a kind, with so many threads; `seconds` is what one number may take."""
+    """One device of a kind, with so many threads.
 
-    def __init__(self, kind: str, threads: int, dtype: DType, seconds: float) -> None:
+    `seconds` is what one number may take; a decode step walks over `rotated_bytes` of weights.
+    """
+
+    def __init__(
+        self, kind: str, threads: int, dtype: DType, seconds: float, rotated_bytes: int
+    ) -> None:
         self._backend = backend_of(kind)
         self._threads, self._dtype, self._seconds = threads, dtype, seconds
+        self._rotated_bytes = rotated_bytes
         torch.set_num_threads(1)  # only fills weights here; its waiting threads would disturb
 
     def warm_up(self) -> None:
@@ -72,7 +77,7 @@ class RankProbe:
         return [(count, self._tflops(model, count, launch_us)) for count in rows]
 
     def _read_point(self, size: int, launch_us: float) -> tuple[float, float]:
-        model = square_model(size, self._dtype, _PAST_CACHE_BYTES)
+        model = square_model(size, self._dtype, self._rotated_bytes)
         read_us = self._compute_us(model, 1, launch_us)
         return size, size * read_us / _step_bytes(model)
 

@@ -44,7 +44,7 @@ class Progress:
         self._bar.stop()
 
 
-def show_summary(topology: Topology, path: Path, seconds: float) -> None:
+def show_summary(topology: Topology, path: Path, how: str) -> None:
     """A table of devices, one of links, and where the file is."""
     console = Console(file=sys.stderr, highlight=False)
     devices = Table("device", "threads", "may hold", "reads", "launch", "matmul", box=None)
@@ -56,15 +56,14 @@ def show_summary(topology: Topology, path: Path, seconds: float) -> None:
         for link in topology.links:
             links.add_row(*_link_cells(link))
         console.print(links)
-    console.print(f"wrote {path}: {len(topology.devices)} device(s) measured in {seconds:.1f} s")
+    console.print(f"wrote {path}: {len(topology.devices)} device(s) {how}")
 
 
 def _device_cells(device: Device) -> tuple[str, ...]:
-    points = device.read_points or ()
-    rates = [size / us / 1e3 for size, us in points]
-    low, high = min(rates, default=0.0), max(rates, default=0.0)
+    rates = [size / us / 1e3 for size, us in device.read_points or ()] or [device.read_gb_s or 0.0]
+    low, high = min(rates), max(rates)
     tflops = max((rate for _, rate in device.matmul_points or ()), default=0.0)
-    return (device.name, str(device.threads), format_bytes(device.budget_bytes),
+    return (device.name, str(device.threads or ""), format_bytes(device.budget_bytes),
             f"{low:.1f} - {high:.1f} GB/s", f"{device.launch_us:.1f} us",
             f"{tflops:.3g} TFLOP/s")  # fmt: skip
 

@@ -29,8 +29,8 @@ class ProbeWorker:
     def answer(self, request: dict[str, Any]) -> Any:
         """Plain data. Raises PlanccError or OSError, which the other side reports."""
         match request:
-            case {"do": "start", "kind": kind, "threads": threads, "dtype": dtype, "s": seconds}:
-                return self._start(kind, threads, dtype, seconds)
+            case {"do": "start", **fields}:
+                return self._start(**fields)
             case {"do": "listen", "address": address}:
                 return self._listen(address)
             case {"do": "join", "rank": rank, "size": size, "address": address, "port": port}:
@@ -47,10 +47,12 @@ class ProbeWorker:
                 return [self._joined().exchange_us(size, times) for size in sizes]
         raise AssertionError(f"unknown request {request}")
 
-    def _start(self, kind: str, threads: int, dtype: "DType", seconds: float) -> bool:
+    def _start(
+        self, kind: str, threads: int, dtype: "DType", seconds: float, rotated_bytes: int
+    ) -> bool:
         from plancc.executor.probe_rank import RankProbe  # torch takes a second
 
-        self._device = RankProbe(kind, threads, dtype, seconds)
+        self._device = RankProbe(kind, threads, dtype, seconds, rotated_bytes)
         self._device.warm_up()
         return True
 
