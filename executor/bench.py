@@ -80,12 +80,18 @@ def _speed_table(report: dict[str, Any]) -> Table:
         table.add_row(f"stage {stage['stage']} on {stage['device']}, a step",
                       f"{stage['compute_ms']:.2f} ms",
                       f"{stage['predicted_compute_ms']:.2f} ms")  # fmt: skip
-    hops = {hop["from"]: hop for hop in report["hops"]}
     for stage in report["stages"]:
-        if hop := hops.get(stage["rank"]):
+        for hop in _hops_out_of(stage["rank"], report["hops"]):
             table.add_row(f"hop {hop['from']} to {hop['to']}, median", f"{hop['median_us']:.0f} us",
                           f"{stage['predicted_hop_us']:.0f} us")  # fmt: skip
     return table
+
+
+def _hops_out_of(rank: int, hops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the prediction of a stage's hop is about: its rows to the next, or the token back."""
+    mine = [hop for hop in hops if hop["from"] == rank]
+    rows = [hop for hop in mine if hop["payload"] == "hidden"]
+    return rows or [hop for hop in mine if hop["to"] == 0]
 
 
 def _memory_table(report: dict[str, Any]) -> Table:

@@ -19,26 +19,26 @@ from plancc.ir.plan import Plan
 
 @dataclass(frozen=True)
 class Hop:
-    """A link's decode hops: median ns, of how many."""
+    """A link's decode hops: median ns, of how many. payload: hidden rows, or a step's news."""
 
-    link: int
     source: int
     target: int
+    payload: str
     median_ns: int
     count: int
 
 
 def hops_of(plan: Plan, reports: Mapping[int, RankReport]) -> tuple[Hop, ...]:
-    """Medians of every link that carries rows between ranks of one host."""
+    """Medians of every link that was used between ranks of one host."""
     hosts = {seat.rank: seat.host for seat in seats_of(plan)}
     hops = []
     for index, link in enumerate(plan.links):
         sent = reports[link.from_].sent.get(index, ())
         received = reports[link.to].received.get(index, ())
         pairs = list(zip(reversed(sent), reversed(received), strict=False))
-        if link.payload == "hidden" and pairs and hosts[link.from_] == hosts[link.to]:
+        if pairs and hosts[link.from_] == hosts[link.to]:
             median_ns = round(median(end - begin for begin, end in pairs))
-            hops.append(Hop(index, link.from_, link.to, median_ns, len(pairs)))
+            hops.append(Hop(link.from_, link.to, link.payload, median_ns, len(pairs)))
     return tuple(hops)
 
 
@@ -89,12 +89,17 @@ def run_report(
         },
         "stages": _stages(plan, reports),
         "hops": [
-            {"from": hop.source, "to": hop.target, "median_us": hop.median_ns / 1e3,
-             "count": hop.count} for hop in hops
+            {"from": hop.source, "to": hop.target, "payload": hop.payload,
+             "median_us": hop.median_ns / 1e3, "count": hop.count} for hop in hops
         ],
-        "hop_median_us": median(hop.median_ns for hop in hops) / 1e3 if hops else None,
+        "hop_median_us": _hidden_median_us(hops),
         "devices": _devices(plan, load),
     }  # fmt: skip
+
+
+def _hidden_median_us(hops: Sequence[Hop]) -> float | None:
+    medians = [hop.median_ns for hop in hops if hop.payload == "hidden"]
+    return median(medians) / 1e3 if medians else None
 
 
 def _predicted_prefill(plan: Plan) -> dict[str, Any] | None:

@@ -152,7 +152,7 @@ class Rank:
     def _recv(self, flight: _Flight, link: int) -> bool:
         inlet = self.inlets[link]
         if link in self.step_links:
-            return self._recv_step(flight, inlet)
+            return self._recv_step(flight, link, inlet)
         assert flight.step is not None
         inlet.expect(flight.step.num_rows)
         if not inlet.has_arrived():
@@ -163,13 +163,15 @@ class Rank:
             self._mark(self._received, link)
         return True
 
-    def _recv_step(self, flight: _Flight, inlet: Inlet) -> bool:
+    def _recv_step(self, flight: _Flight, link: int, inlet: Inlet) -> bool:
         inlet.expect(0)
         while inlet.has_arrived():
             message = inlet.take_message()
             if isinstance(message, Step):
                 self._begin(message)
                 flight.step = message
+                if flight.is_decode:
+                    self._mark(self._received, link)
                 return True
             self.report(message)
             inlet.expect(0)
@@ -187,12 +189,12 @@ class Rank:
         outlet = self.outlets[link]
         if not outlet.can_send():
             return False
+        if flight.is_decode:
+            self._mark(self._sent, link)
         if link in self.step_links:
             outlet.send_message(flight.step)
             return True
         assert flight.rows is not None
-        if flight.is_decode:
-            self._mark(self._sent, link)
         outlet.send_rows(flight.rows)
         flight.rows = None
         return True

@@ -89,7 +89,8 @@ def timing_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"(predicted {decode['predicted_ms']:.2f} ms at the full context)"
         )
     for hop in report["hops"]:
+        what = "rows" if hop["payload"] == "hidden" else "step"
         yield (
-            f"hop     rank {hop['from']} to {hop['to']}: median {hop['median_us']:.0f} us of "
-            f"{hop['count']}"
+            f"hop     {what} from rank {hop['from']} to {hop['to']}: median "
+            f"{hop['median_us']:.0f} us of {hop['count']}"
         )

@@ -7,6 +7,7 @@ staging block. Peak memory is the parameters and that block.
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -113,16 +114,16 @@ def byte_ranges(piece: TensorPiece, entry: TensorEntry) -> Iterator[tuple[int, i
 
 
 def _check_cover(pieces: Sequence[TensorPiece], needed: Sequence[TensorPiece]) -> None:
-    names = [piece.spec.name for piece in pieces]
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(f"parameter {name}: would be written {names.count(name)} times")
+    for name, times in Counter(piece.spec.name for piece in pieces).items():
+        if times > 1:
+            raise BadInput(f"parameter {name}: would be written {times} times")
+    has, wants = set(pieces), set(needed)
     for piece in needed:
-        if piece not in pieces:
+        if piece not in has:
             raise BadInput(f"parameter {piece.spec.name} {piece.span or 'whole'}: the plan places "
                            f"it on this rank, and nothing would write it")  # fmt: skip
     for piece in pieces:
-        if piece not in needed:
+        if piece not in wants:
             raise BadInput(f"parameter {piece.spec.name}: the plan gives this rank no such tensor")
 
 
