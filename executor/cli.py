@@ -1,5 +1,6 @@
 """planrun: runs a plan exactly as it says. It never decides, and never imports the compiler."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -81,7 +82,10 @@ def run(options: Options, machine: Machine) -> None:
             console.print(f"note: {passed.weights.folder / name} is not part of the model",
                           markup=False)  # fmt: skip
     if options.dry_run:
-        click.echo(f"{options.plan}: plan, weights and machine match; nothing was started")
+        words = f"{options.plan}: plan, weights and machine match; nothing was started"
+        data = {"ok": True, "plan": passed.plan.digest, "weights": passed.weights.sha256,
+                "warnings": passed.warnings}  # fmt: skip
+        click.echo(json.dumps(data) if options.as_json else words)
         return
     _serve(options, passed, machine)
 

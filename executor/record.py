@@ -52,6 +52,12 @@ def record_rows(
     yield {"finish": outcome.finish}
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Raises BadInput where a file could not be put: said before a run, not after it."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise BadInput(f"{path}: {path.parent} is no folder that can be written to")
+
+
 def write_text_whole(path: Path, text: str) -> None:
     """The whole file or nothing: an interrupted run leaves what was there."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

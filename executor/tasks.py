@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from plancc.executor.options import Options
 from plancc.executor.preflight import Passed
+from plancc.executor.record import refuse_unwritable
 from plancc.executor.request import Request, check_request
 from plancc.executor.session import LoadSummary, Session
 from plancc.ir.plan import Plan
@@ -13,6 +14,9 @@ Task = Callable[[Session, LoadSummary], None]
 
 def prepare(options: Options, passed: Passed) -> Task:
     """What to do with a session. Raises BadInput for a prompt that this plan cannot answer."""
+    for path in (options.record, options.report):
+        if path is not None:
+            refuse_unwritable(path)
     if options.bench:
         return _bench(options, passed)
     if options.chat:

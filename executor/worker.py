@@ -167,8 +167,12 @@ def _tell(control: Control, pulse: Pulse, error: BaseException) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies, and go if it already has."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Have Linux kill this process when its parent dies, and go if it already has.
+
+    Elsewhere the end of the control connection does it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(RunFailed.exit_code)
 

@@ -176,6 +176,8 @@ def test_a_dry_run_starts_nothing(home: Path) -> None:
     ran = run_planrun(home / "two.json", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
     assert "plan, weights and machine match" in ran.out
+    data = json.loads(run_planrun(home / "two.json", "--dry-run", "--json").out)
+    assert data["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -186,6 +188,7 @@ def test_a_dry_run_starts_nothing(home: Path) -> None:
         (["one.json", "--prompt", "x", "--top-p", "0"], 2, "top-p: expected above 0"),
         (["one.json", "--prompt", "x" * 400], 2, "the plan's context is 128"),
         (["one.json", "--prompt", "x", "--weights", "nowhere"], 2, "nowhere"),
+        (["one.json", "--prompt", "x", "--record", "no/such/r"], 2, "no/such is no folder that"),
         (["strange.json", "--prompt", "x"], 1, "device cpu0: the plan wants kind tpu, found"),
         (["edited.json", "--prompt", "x"], 1, "digest: the plan says"),
     ],

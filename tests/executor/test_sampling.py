@@ -19,12 +19,12 @@ def allowed(values: list[float], temperature: float, top_k: int, top_p: float) -
     """By sorting everything: best first, lower id first among equals."""
     order = sorted(range(len(values)), key=lambda i: (-values[i], i))
     order = order[: top_k or len(order)]
-    weights = [math.exp((values[i] - max(values)) / temperature) for i in order]
-    kept, mass = set(), 0.0
+    weights = [math.exp((values[i] - values[order[0]]) / temperature) for i in order]
+    kept, mass, total = set(), 0.0, sum(weights)
     for token, weight in zip(order, weights, strict=True):
         kept.add(token)
         mass += weight
-        if mass >= top_p * sum(weights):
+        if mass >= top_p * total:
             break
     return kept
 
