@@ -61,7 +61,6 @@ def run_report(
 ) -> dict[str, Any]:
     """Plain data for --json and --report; every predicted figure stands beside its measured one."""
     hops = hops_of(plan, reports)
-    decode = outcome.decode_ns
     return {
         "plan": plan.digest,
         "model": plan.model.name,
@@ -78,15 +77,7 @@ def run_report(
             "tokens_per_s": tokens_per_s(prompt_tokens, outcome.prefill_ns),
             "predicted": _predicted_prefill(plan),
         },
-        "decode": {
-            "steps": len(decode),
-            "seconds": sum(decode) / 1e9,
-            "tokens_per_s": tokens_per_s(len(decode), sum(decode)),
-            "p50_ms": percentile(decode, 50) / 1e6,
-            "p95_ms": percentile(decode, 95) / 1e6,
-            "predicted_ms": plan.predicted.decode.step_ns / 1e6,
-            "predicted_tokens_per_s": plan.predicted.decode.tokens_per_s,
-        },
+        "decode": _decode(plan, outcome.decode_ns),
         "stages": _stages(plan, reports),
         "hops": [
             {"from": hop.source, "to": hop.target, "payload": hop.payload,
@@ -95,6 +86,18 @@ def run_report(
         "hop_median_us": _hidden_median_us(hops),
         "devices": _devices(plan, load),
     }  # fmt: skip
+
+
+def _decode(plan: Plan, steps_ns: Sequence[int]) -> dict[str, Any]:
+    return {
+        "steps": len(steps_ns),
+        "seconds": sum(steps_ns) / 1e9,
+        "tokens_per_s": tokens_per_s(len(steps_ns), sum(steps_ns)),
+        "p50_ms": percentile(steps_ns, 50) / 1e6,
+        "p95_ms": percentile(steps_ns, 95) / 1e6,
+        "predicted_ms": plan.predicted.decode.step_ns / 1e6,
+        "predicted_tokens_per_s": plan.predicted.decode.tokens_per_s,
+    }
 
 
 def _hidden_median_us(hops: Sequence[Hop]) -> float | None:

@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "crossed": build_plan(
             manifest, (0, 1, 2, 3, 4), kind="cpu", context=128, devices=["a", "b"] * 2
         ),
-        "slow": build_plan(manifest, (0, 1, 4), context=128, **quick),
+        "slow": build_plan(manifest, (0, 1, 4), context=128, chunk=64, **quick),
     }.items():
         write_plan(plan, home / f"{name}.json")
     return home
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_every_process_and_exits_with_130(home: Path) -> None:
     assert process.stdout is not None
     process.stdout.read(1)  # decoding
     process.send_signal(signal.SIGINT)
-    ran = finish(process, timeout_s=5)
+    ran = finish(process, timeout_s=15)
     assert ran.code == 130, ran.err
     assert ran.err.splitlines()[-1] == "interrupted"
     assert gone_within(pids, 0.5)
