@@ -1,6 +1,7 @@
 """Does the plan do what was asked, and is its proof one? Every flag that binds is looked at."""
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from plancc.compiler.check_memory import room_left
 from plancc.ir.plan import Plan, Proof
@@ -81,10 +82,17 @@ def _proof_problems(plan: Plan) -> Iterator[str]:
     if proof.status == "feasible" and not plan.ask.accept_gap:
         yield f"{where}.status: feasible only, and --accept-gap was not asked"
     yield from _margin_problems(plan, proof)
-    chosen = [item.value for item in plan.alternatives if item.verdict == "chosen"]
-    for value in chosen:
-        if value is not None and value != proof.value:
-            yield f"alternatives: the chosen shape is worth {proof.value}, found {value}"
+    yield from _alternative_problems(plan)
+
+
+def _alternative_problems(plan: Plan) -> Iterator[str]:
+    """The chosen shape's value; at the largest context shapes are compared by their latency."""
+    by_tokens = plan.ask.objective == "context"
+    worth = plan.predicted.decode.step_ns if by_tokens else plan.provenance.solver.value
+    for index, item in enumerate(plan.alternatives):
+        if item.verdict == "chosen" and item.value not in (None, worth):
+            yield f"alternatives[{index}].value: the chosen shape is worth {worth}, " \
+                  f"found {item.value}"  # fmt: skip
 
 
 def _margin_problems(plan: Plan, proof: Proof) -> Iterator[str]:
@@ -93,7 +101,7 @@ def _margin_problems(plan: Plan, proof: Proof) -> Iterator[str]:
         if proof.value < proof.best:
             yield f"{where}.best: {proof.best} tokens fit, the plan has {proof.value}"
         return
-    most = int(proof.best * (1 + plan.ask.margin))
+    most = int(proof.best * (1 + Fraction(str(plan.ask.margin))))
     if proof.value < proof.best:
         yield f"{where}.best: {proof.best} is not the best, the plan's value is {proof.value}"
     elif proof.value > most and proof.status == "optimal":

@@ -196,7 +196,7 @@ def _ns(name: str, before: int, after: int, unit: str) -> Iterator[str]:
 
 def _proof_lines(old: Plan, new: Plan) -> Iterator[str]:
     before, after = old.provenance.solver, new.provenance.solver
-    for name in ("status", "objective", "space", "name", "version"):
+    for name in ("status", "objective", "name", "version"):
         yield from change(name, getattr(before, name), getattr(after, name))
     if before.gap != after.gap:
         yield f"gap {100 * before.gap:.2f} % -> {100 * after.gap:.2f} %"

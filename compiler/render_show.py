@@ -103,7 +103,7 @@ def _bar(device: PlanDevice, names: int, widest: int, width: int, plain: bool) -
     for ink in (*PARTS, FREE):
         line.append((ink.ascii if plain else ink.glyph) * cells[ink.name], ink.style)
     used = 100 * device.ledger.total / max(1, device.budget_bytes)
-    line.append(f"  {used:.0f} % of {format_bytes(device.budget_bytes)}")
+    line.append(f"  {used:.1f} % of {format_bytes(device.budget_bytes)}")
     return line
 
 
@@ -175,9 +175,11 @@ def _why_not(plan: Plan) -> Iterator[RenderableType]:
 
 def _verdict(plan: Plan, item: Alternative) -> str:
     words = str(item.verdict)
+    if item.device is not None and item.short_bytes is None:
+        words += f" ({item.device})"
     if item.short_bytes is not None:
         where = f"{item.device} is " if item.device else ""
         words += f": {where}{format_bytes(item.short_bytes)} short"
     elif item.value is not None:
-        words += f": {objective_words(plan.provenance.solver.objective, item.value)}"
+        words += f": {format_ns(item.value)}"  # at the largest context as well
     return f"{words}; {item.note}" if item.note else words

@@ -21,7 +21,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "default": {},
     "one device": {"devices": ("d2",)},
     "head first": {"head": "first"},
-    "pinned cut": {"devices": ("d0", "d1"), "stage_layers": (3, 3)},
+    "pinned cut": {"devices": ("d0", "d1"), "stage_layers": (3, 3), "head": "last"},
     "three stages": {"devices": ("d2", "d0", "d1"), "stage_layers": (2, 2, 2)},
     "two slots": {"slots": 2},
     "half cache": {"kv_dtype": "float16"},

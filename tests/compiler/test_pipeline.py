@@ -16,7 +16,7 @@ from plancc.ir.instruction import Instruction, Run
 from plancc.ir.op import MixerAttrs, OpKind
 from plancc.ir.verify import InvalidGraph, verify
 
-TWO = {"devices": ("d0", "d1"), "stage_layers": (3, 3)}
+TWO = {"devices": ("d0", "d1"), "stage_layers": (3, 3), "head": "last"}
 
 
 def states(**flags: object) -> dict[str, Compilation]:
@@ -156,7 +156,7 @@ def test_transports_follow_processes_and_what_was_measured(
 
 
 def test_segments_are_numbered_in_the_order_in_which_they_run() -> None:
-    lowered = states(**TWO, head="first")["lower"].lowered
+    lowered = states(**{**TWO, "head": "first"})["lower"].lowered
     assert lowered is not None
     runs = [item for item in lowered.programs[0].instructions if isinstance(item, Run)]
     assert [(run.segment, run.layers, run.embed, run.head) for run in runs] == [

@@ -17,7 +17,7 @@ from plancc.compiler.render_text import text_lines
 from plancc.compiler.summary import summary_lines
 from plancc.ir.plan import Ledger, Plan, PlanDevice
 
-TWO = {"devices": ("d0", "d1"), "stage_layers": (3, 3)}
+TWO = {"devices": ("d0", "d1"), "stage_layers": (3, 3), "head": "last"}
 
 
 def shown(plan: Plan, width: int = 80, encoding: str = "utf-8") -> str:
@@ -30,7 +30,7 @@ def shown(plan: Plan, width: int = 80, encoding: str = "utf-8") -> str:
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("head", ["first", "last"])
 def test_no_line_is_wider_than_the_screen_or_cut_short(width: int, head: str) -> None:
-    text = shown(tiny_plan(**TWO, head=head, slots=2), width)
+    text = shown(tiny_plan(**{**TWO, "head": head, "slots": 2}), width)
     assert max(map(len, text.splitlines())) <= width
     assert "\u2026" not in text
 
@@ -147,7 +147,12 @@ def test_the_summary_is_three_lines() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_screen_is_as_reviewed(width: int, golden: Callable[[str, str], None]) -> None:
-    plan = tiny_plan(**TWO, head="last")
+    plan = tiny_plan(**TWO)
     data = plan.data()
     data["provenance"]["solver"] |= {"name": "solver", "version": "0"}
+    data["digest"] = "0123456789abcdef"
+    data["alternatives"] = [
+        {"shape": "one device", "verdict": "slower", "value": 1_200_000, "device": "d2"},
+        {"shape": "MLP tensor parallelism", "verdict": "not allowed", "note": "--tp off"},
+    ]
     golden(f"show_{width}.txt", shown(Plan.model_validate(data), width))
