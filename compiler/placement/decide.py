@@ -1,0 +1,32 @@
+"""Whether a problem has any placement, by the means that suits it; and a bare placement."""
+
+from plancc.compiler.placement.columns import column_set
+from plancc.compiler.placement.cpsat import Goal
+from plancc.compiler.placement.placement import PlacedStage, Placement
+from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.reach import fits
+from plancc.compiler.placement.search import least_value, needs_search
+from plancc.compiler.placement.timeless import no_times
+from plancc.ir.plan import Proof
+
+MOST_DP_SEATS = 10
+
+
+def by_search(problem: Problem) -> bool:
+    """CP-SAT alone decides: a budget is shared by seats, or the sets of seats are too many."""
+    return needs_search(problem, MOST_DP_SEATS)
+
+
+def feasible(problem: Problem) -> bool:
+    if not problem.shares_devices:
+        return fits(problem)
+    goal = Goal(1, 0, most_stages=problem.ask.max_devices)
+    return least_value(column_set(problem, no_times(problem)), goal) is not None
+
+
+def unproven(problem: Problem, stages: tuple[PlacedStage, ...]) -> Placement:
+    """A placement for its sums alone, as for an attempt that does not fit."""
+    proof = Proof(name="none", version="0", space="none", status="feasible",
+                  objective=problem.ask.objective, value=0, bound=0, best=0, best_bound=0,
+                  gap=0.0)  # fmt: skip
+    return Placement(stages=stages, context=problem.context, proof=proof)

@@ -1,0 +1,145 @@
+"""What each objective is worth, by number of stages, and the shapes that reach that worth.
+
+latency     one decode step: the sum of stages and hops
+prefill     (chunks + stages - 1) beats of the slowest stage or hop
+throughput  with n stages, rows = ceil(slots / n), m = min(slots, n): the ns in which every stream
+            advances by one token, max(m x the slowest, the sum) at that many rows
+context     the largest context that fits; among its shapes, latency
+"""
+
+from dataclasses import dataclass
+
+from plancc.compiler.placement.chain_choice import Target
+from plancc.compiler.placement.columns import ColumnSet, column_set
+from plancc.compiler.placement.cpsat import Goal
+from plancc.compiler.placement.paths import Chains, Limits, Start
+from plancc.compiler.placement.problem import INF, Problem, decode_times, prompt_times
+from plancc.compiler.placement.search import least_value
+
+Values = dict[int, tuple[int, tuple[Start, ...]]]
+"""Number of stages -> the least value, and the starts that reach it."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """The best value with exactly `num_stages` stages, and what reaches it."""
+
+    num_stages: int
+    value: int
+    columns: ColumnSet
+    starts: tuple[Start, ...]
+    target: Target
+    goal: Goal  # what CP-SAT minimises to prove the value, `scale` ns a unit
+    scale: int
+
+
+def options(problem: Problem) -> dict[int, Option]:
+    """Number of stages -> its best option; counts that do not fit are absent."""
+    match problem.ask.objective:
+        case "latency" | "context":
+            return _latency(problem)
+        case "prefill":
+            return _prefill(problem)
+        case "throughput":
+            return _throughput(problem)
+
+
+def allowed_counts(problem: Problem) -> range:
+    most = min(problem.num_seats, problem.num_layers)
+    if problem.ask.max_devices is not None:
+        most = min(most, problem.ask.max_devices)
+    return range(problem.num_seats if problem.all_seats else 1, most + 1)
+
+
+def _latency(problem: Problem) -> dict[int, Option]:
+    columns = column_set(problem, decode_times(problem, rows=1))
+    best = best_values(Chains(columns))
+    return {
+        count: Option(count, value, columns, starts, Target(value, count, Limits()),
+                      Goal(1, 0, num_stages=count), 1)
+        for count, (value, starts) in best.items() if count in allowed_counts(problem)
+    }  # fmt: skip
+
+
+def _prefill(problem: Problem) -> dict[int, Option]:
+    prompt = problem.ask.prompt or 1
+    rows = min(problem.ask.prefill_chunk, prompt)
+    chunks = -(-prompt // rows)
+    columns = column_set(problem, prompt_times(problem, rows))
+    found = {}
+    for count, (beat, starts) in best_values(Chains(columns, "worst")).items():
+        if count in allowed_counts(problem):
+            beats = chunks + count - 1
+            target = Target(int(INF) - 1, count, Limits(most=beat))
+            goal = Goal(0, 1, num_stages=count)
+            found[count] = Option(count, beats * beat, columns, starts, target, goal, beats)
+    return found
+
+
+def _throughput(problem: Problem) -> dict[int, Option]:
+    """Counts that cannot beat the best so far are left out: more stages only count if better."""
+    slots, least = problem.ask.slots, int(INF)
+    found: dict[int, Option] = {}
+    known: dict[int, _Folds] = {}
+    for count in allowed_counts(problem):
+        rows, in_flight = -(-slots // count), min(slots, count)
+        if rows not in known:
+            known[rows] = _both_folds(column_set(problem, decode_times(problem, rows)))
+        option = _round_time(known[rows], count, in_flight, least)
+        if option is not None:
+            found[count] = option
+            least = min(least, option.value)
+    return found
+
+
+@dataclass(frozen=True)
+class _Folds:
+    columns: ColumnSet
+    total: Values
+    worst: Values
+
+
+def _both_folds(columns: ColumnSet) -> _Folds:
+    return _Folds(columns, best_values(Chains(columns)), best_values(Chains(columns, "worst")))
+
+
+def _round_time(folds: _Folds, count: int, in_flight: int, least: int) -> Option | None:
+    """The least R such that some chain has its sum <= R and nothing above R / in_flight.
+
+    Where one chain has both the least sum and the least worst, that is R; else CP-SAT finds it.
+    """
+    columns = folds.columns
+    if count not in folds.total:
+        return None
+    value = max(in_flight * folds.worst[count][0], folds.total[count][0])
+    if value >= least:
+        return None
+    goal = Goal(1, in_flight, num_stages=count)
+    starts = _within(columns, count, in_flight, value)
+    if starts is None:
+        bound = least_value(columns, goal)
+        assert bound is not None
+        assert bound.is_optimal, f"no proof for {count} stages within the limit"
+        value, starts = bound.value, _within(columns, count, in_flight, bound.value)
+    assert starts is not None, "the subset DP finds what CP-SAT found"
+    target = Target(value, count, Limits(most=value // in_flight))
+    return Option(count, value, columns, starts, target, goal, 1)
+
+
+def _within(columns: ColumnSet, count: int, in_flight: int, value: int) -> tuple[Start, ...] | None:
+    chains = Chains(columns, "sum", Limits(most=value // in_flight))
+    best = best_values(chains).get(count)
+    return best[1] if best is not None and best[0] <= value else None
+
+
+def best_values(chains: Chains) -> Values:
+    """Number of stages -> (least value, the starts that reach it)."""
+    found: Values = {}
+    for start in chains.starts():
+        for count, value in enumerate(chains.best_by_count(start)):
+            known = found.get(count, (int(INF), ()))
+            if value < known[0]:
+                found[count] = (value, (start,))
+            elif value == known[0] < INF:
+                found[count] = (value, (*known[1], start))
+    return {count: entry for count, entry in found.items() if entry[0] < INF}

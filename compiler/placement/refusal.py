@@ -1,0 +1,177 @@
+"""DoesNotFit with numbers: what each device would need, what it has, and what would help."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plancc.compiler.cost.memory import ledgers
+from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_total
+from plancc.compiler.placement.columns import Columns, column_set
+from plancc.compiler.placement.decide import by_search, feasible, unproven
+from plancc.compiler.placement.objectives import allowed_counts, best_values
+from plancc.compiler.placement.paths import Chains, Limits
+from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.question import build_problem
+from plancc.compiler.placement.reach import largest
+from plancc.compiler.placement.shapes import placed_stages
+from plancc.compiler.placement.timeless import no_times
+from plancc.ir.ask import Ask
+from plancc.ir.errors import BadInput, DoesNotFit
+from plancc.ir.manifest import ModelShape
+from plancc.ir.plan import Ledger
+from plancc.ir.topology import Topology
+from plancc.ir.units import format_bytes
+
+
+def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Problem) -> DoesNotFit:
+    """The error for a problem that has no placement."""
+    sums = _attempt(problem)
+    report: dict[str, Any] = {
+        "model": model.name,
+        "context": problem.context,
+        "slots": ask.slots,
+        "devices": [_device_row(problem, name, ledger) for name, ledger in sums.items()],
+        "fails": _sum_or_packing(problem),
+        "binding": _binding(model, topology, ask),
+        "largest": _largest(problem),
+    }
+    return DoesNotFit(_message(report), report)
+
+
+def _attempt(problem: Problem) -> dict[str, Ledger]:
+    """Ledgers of the shape whose worst device lacks least, and all of them least after that."""
+    shape = _by_share(problem) if by_search(problem) else _least_lacking(problem)
+    placement = unproven(problem, placed_stages(problem, shape))
+    return ledgers(problem.model, problem.topology, problem.ask, placement)
+
+
+def _least_lacking(problem: Problem) -> Shape:
+    """The subset DP again, with missing bytes in place of time and no column refused for room."""
+    columns = column_set(problem, no_times(problem))
+    lacks = {key: Columns(table.legal, np.zeros_like(table.free), np.maximum(-table.free, 0))
+             for key, table in columns.by_key.items()}  # fmt: skip
+    short = replace(columns, by_key=lacks)
+    worst = {count: entry for count, entry in best_values(Chains(short, "worst")).items()
+             if count in allowed_counts(problem)}  # fmt: skip
+    if not worst:
+        return _by_share(problem)
+    count = min(worst, key=lambda n: (worst[n][0], n))
+    limits, starts = Limits(most=worst[count][0]), list(worst[count][1])
+    chains = Chains(short, "sum", limits)
+    total = min(least_total(chains, start, count) for start in starts)
+    return choose(short, starts, Target(total, count, limits))
+
+
+def _by_share(problem: Problem) -> Shape:
+    """Layers in proportion to budgets, in seat order: numbers to show where a search is dear."""
+    seats = range(min(problem.num_seats, problem.num_layers))
+    room = np.maximum(problem.budgets[: len(seats)], 1).astype(float)
+    ends = np.round(np.cumsum(room) / room.sum() * problem.num_layers).astype(int)
+    for seat in seats:  # at least one layer each, in order
+        ends[seat] = min(max(ends[seat], seat + 1), problem.num_layers - (len(seats) - 1 - seat))
+    cuts = (0, *ends.tolist())
+    asked = problem.ask.stage_layers
+    if asked is not None:
+        cuts = (0, *np.cumsum(asked).tolist())
+    homes = tuple(0 for _ in problem.free_blocks)
+    return Shape(tuple(seats)[: len(cuts) - 1], cuts, problem.head_modes[0], homes)
+
+
+def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
+    device = problem.topology.device(name)
+    assert device is not None
+    return {
+        "device": name,
+        "need": {part: size for part, size in ledger.parts().items() if size},
+        "need_bytes": ledger.total,
+        "have_bytes": device.budget_bytes,
+        "short_bytes": max(0, -ledger.free_after),
+    }
+
+
+def _sum_or_packing(problem: Problem) -> dict[str, Any]:
+    """Does even the sum of all devices lack room, without any hop buffer or second copy?"""
+    scratch = int(problem.workspace[True][0, problem.num_layers])
+    blocks = problem.end_bytes("first") + problem.end_bytes("last")
+    blocks += problem.block_bytes("head", beside_embed=problem.model.has_tied_head)
+    blocks += sum(block.size_bytes for block in problem.free_blocks)
+    need = int(problem.layer_bytes[-1]) + blocks + scratch
+    budgets = {name: int(problem.budgets[i]) for i, name in enumerate(problem.seats)}
+    have = sum(max(0, size) for size in budgets.values())
+    kind = "sum" if need > have else "packing"
+    return {"kind": kind, "need_bytes": need, "have_bytes": have}
+
+
+def _binding(model: ModelShape, topology: Topology, ask: Ask) -> list[str]:
+    """Flags without which the model would fit, one at a time."""
+    trials: list[tuple[str, dict[str, Any]]] = [
+        (f"--pin {block}={device}", {"pin": {b: d for b, d in ask.pin.items() if b != block}})
+        for block, device in sorted(ask.pin.items())
+    ]
+    if ask.stage_layers is not None:
+        said = ",".join(map(str, ask.stage_layers))
+        trials.append((f"--stage-layers {said}", {"stage_layers": None}))
+    if ask.devices is not None:
+        trials.append((f"--devices {','.join(ask.devices)}", {"devices": None}))
+    if ask.max_devices is not None:
+        trials.append((f"--max-devices {ask.max_devices}", {"max_devices": None}))
+    if ask.head != "auto":
+        trials.append((f"--head {ask.head}", {"head": "auto"}))
+    return [flag for flag, change in trials if _would_fit(model, topology, ask, change)]
+
+
+def _would_fit(model: ModelShape, topology: Topology, ask: Ask, change: dict[str, Any]) -> bool:
+    try:
+        return feasible(build_problem(model, topology, ask.model_copy(update=change)))
+    except BadInput:
+        return False
+
+
+def _largest(problem: Problem) -> dict[str, int | None]:
+    """The largest context at these slots, and the most slots at this context, that would fit."""
+    context = largest(1, problem.context - 1, lambda n: feasible(problem.at_context(n)))
+    slots = largest(1, problem.ask.slots - 1, lambda n: feasible(problem.with_slots(n)))
+    return {"context": context, "slots": slots}
+
+
+def _message(report: dict[str, Any]) -> str:
+    slots = f"{report['slots']} slot" + ("s" if report["slots"] > 1 else "")
+    worst = max(row["short_bytes"] for row in report["devices"])
+    lines = [
+        f"{report['model']} does not fit at context {report['context']}, {slots}: short by "
+        f"{format_bytes(worst)}",
+        *(_row_line(row) for row in report["devices"]),
+        _fails_line(report["fails"]),
+    ]
+    for flag in report["binding"]:
+        lines.append(f"  without {flag} it fits")
+    lines.append(f"  {_help_line(report['largest'])}")
+    return "\n".join(lines)
+
+
+def _row_line(row: dict[str, Any]) -> str:
+    parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in row["need"].items())
+    room = row["have_bytes"] - row["need_bytes"]
+    end = f"{format_bytes(-room)} short" if room < 0 else f"{format_bytes(room)} free"
+    return (f"  {row['device']}: needs {format_bytes(row['need_bytes'])} ({parts}), has "
+            f"{format_bytes(row['have_bytes'])}: {end}")  # fmt: skip
+
+
+def _fails_line(fails: dict[str, Any]) -> str:
+    need, have = format_bytes(fails["need_bytes"]), format_bytes(fails["have_bytes"])
+    if fails["kind"] == "sum":
+        return f"  the sum fails: {need} needed, all devices together have {have}"
+    return f"  the packing fails: {need} needed, {have} in all, but no cut puts a whole layer "\
+           f"where room is left"  # fmt: skip
+
+
+def _help_line(found: dict[str, int | None]) -> str:
+    offers = []
+    if found["context"] is not None:
+        offers.append(f"--context {found['context']}")
+    if found["slots"] is not None:
+        offers.append(f"--slots {found['slots']}")
+    if offers:
+        return "would fit: " + ", or ".join(offers)
+    return "no context is small enough: add a device, or choose a smaller model or dtype"
