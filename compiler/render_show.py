@@ -19,7 +19,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     parts = (
         _header(plan),
         _title("Devices", _unit(plan)[0]),
-        _devices(plan),
+        _devices(plan, console),
         Text(),
         _bars(plan, console),
         _title("Stages", f"decode at context {plan.runtime.context}, one token"),
@@ -52,12 +52,17 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _devices(plan: Plan) -> Table:
-    """One row a device; a part that no device has gets no column."""
+def _devices(plan: Plan, console: Console) -> Table:
+    """One row a device; a part that no device has gets no column. Narrow where it must be."""
+    wide = _device_table(plan, gap=2)
+    return wide if console.measure(wide).maximum <= console.width else _device_table(plan, gap=1)
+
+
+def _device_table(plan: Plan, gap: int) -> Table:
     rows = [device.ledger.parts() for device in plan.devices]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    table = _table()
-    table.add_column("device", no_wrap=True)
+    table = _table(gap)
+    table.add_column("device", overflow="fold")
     for name in (*names, "total", "budget", "free"):
         table.add_column(_COLUMNS.get(name, name), justify="right", no_wrap=True)
     factor = _unit(plan)[1]
@@ -69,8 +74,8 @@ def _devices(plan: Plan) -> Table:
     return table
 
 
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def _table(gap: int = 2) -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
 def _unit(plan: Plan) -> tuple[str, int]:
@@ -110,9 +115,9 @@ def _bar(device: PlanDevice, names: int, widest: int, width: int, plain: bool) -
 def _stages(plan: Plan) -> Table:
     table = _table()
     for name in ("stage", "device", "layers", "blocks"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     table.add_column("compute", justify="right", no_wrap=True)
-    table.add_column("then", no_wrap=True)
+    table.add_column("then", overflow="fold")
     times = plan.predicted.decode.stages
     for index, stage in enumerate(plan.stages):
         first, end = stage.layers
@@ -166,8 +171,8 @@ def _why_not(plan: Plan) -> Iterator[RenderableType]:
         return
     yield _title("Why not")
     table = _table()
-    table.add_column("shape", no_wrap=True)
-    table.add_column("verdict")
+    table.add_column("shape", overflow="fold")
+    table.add_column("verdict", overflow="fold")
     for item in lost:
         table.add_row(item.shape, _verdict(plan, item))
     yield table

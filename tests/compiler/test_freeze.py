@@ -150,7 +150,7 @@ def test_an_ask_for_what_does_not_exist_is_refused(flags: dict[str, object], fou
 
 
 def test_a_whole_plan_is_as_reviewed(golden: Callable[[str, str], None]) -> None:
-    """What solved it and what it says of other shapes are left out: places, bytes and times stay."""
+    """Without what solved it and what it says of other shapes: places, bytes and times stay."""
     data = tiny_plan(**TWO).data()
     for name in ("name", "version", "space"):
         data["provenance"]["solver"][name] = "..."

@@ -35,6 +35,22 @@ def test_no_line_is_wider_than_the_screen_or_cut_short(width: int, head: str) ->
     assert "\u2026" not in text
 
 
+@pytest.mark.parametrize("name", ["gpu-box-17.gpu0", "a-host-with-a-long-name.example:gpu0"])
+def test_long_device_names_and_every_part_still_fit_80_columns(name: str) -> None:
+    data = hand_plan((10,)).data()
+    sizes = {"weights": 70, "kv": 30, "state": 20, "blocks": 10, "hop_buffers": 1, "workspace": 5}
+    ledger = {part: size * 2**30 for part, size in sizes.items()} | {"overhead": 2**30}
+    data["devices"][0] |= {
+        "name": name, "budget_bytes": 141 * 2**30,
+        "ledger": {**ledger, "total": 137 * 2**30, "free_after": 4 * 2**30},
+    }  # fmt: skip
+    data["stages"][0]["ranks"][0]["device"] = name
+    text = shown(Plan.model_validate(data))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\u2026" not in text
+    assert "70.00" in text
+
+
 def test_piped_text_has_no_colour() -> None:
     assert "\x1b" not in shown(tiny_plan(**TWO))
 
