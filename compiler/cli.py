@@ -1,5 +1,6 @@
 """plancc: decides where a language model runs. Each command is imported only when it is called."""
 
+import gc
 import importlib
 
 import click
@@ -45,7 +46,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
+        gc.disable()  # what an import makes stays: looking for garbage is a tenth of `show`
         command = getattr(importlib.import_module(module), attribute)
+        gc.freeze()
+        gc.enable()
         assert isinstance(command, click.Command)
         return command
 
