@@ -9,20 +9,22 @@ heads for each K head at most tables.MAX_QUERIES_PER_KV_HEAD.
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from plancc.kernels.address import load_f32, scratch_f32, store_f32
+from plancc.kernels.address import by_address, ints, load_f32, load_i64, scratch_f32, store_f32
 from plancc.kernels.attention_rows import run_end
 from plancc.kernels.cache import first_seen, row_of
-from plancc.kernels.compile import kernel
+from plancc.kernels.compile import function, kernel
 from plancc.kernels.formats import size_of
 from plancc.kernels.functions import exp_f32
-from plancc.kernels.lanes import GROUP_ROWS, num_groups_of
+from plancc.kernels.panels import GROUP_ROWS
 from plancc.kernels.primitives import narrow, product, round_to, widen
 from plancc.kernels.rotary import rotate_group
-from plancc.kernels.tables import as_layer, as_step, position_of, slot_of, stage, width_of
+from plancc.kernels.tables import as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
 KEY_BLOCK = 64
+_attend_block = by_address(types.void, *ints(11))
 _ONE, _ZERO, _NEVER = np.float32(1.0), np.float32(0.0), np.float32(-np.inf)
 _LEAST = np.float32(-3.0e38)  # finite: where nothing is seen yet, -inf minus it is still -inf
 
@@ -33,15 +35,15 @@ def append_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, va
     step, layer = as_step(step_at), as_layer(layer_at)
     size, heads = layer.head_dim, layer.num_kv_heads
     row = scratch_f32(256)  # MAX_HEAD_DIM
-    first, end = share_of(num_groups_of(step) * heads, thread, num_threads)
+    first, end = share_of(step.num_groups * heads, thread, num_threads)
     for item in range(first, end):
         group, head = item // heads, item % heads
-        key = step.qkv + 64 * (group * width_of(layer) + (layer.num_heads + head) * size)
+        key = step.qkv + 64 * (group * layer.qkv_width + (layer.num_heads + head) * size)
         value = key + 64 * heads * size
         rotate_group(step, layer.rope, group, key, layer.rotary_dim)
         for lane in range(min(GROUP_ROWS, step.num_rows - group * GROUP_ROWS)):
-            position = position_of(step, 0) + group * GROUP_ROWS + lane
-            place = row_of(step, layer, slot_of(step, 0), position)
+            position = load_i64(step.positions, 0) + group * GROUP_ROWS + lane
+            place = row_of(step, layer, load_i64(step.slots, 0), position)
             at = (place * heads + head) * size * size_of(step.kv_code)
             for plane, numbers in ((layer.keys, key), (layer.values, value)):
                 for i in range(size):
@@ -54,12 +56,12 @@ def attend_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, va
     """attended [groups, num_heads * head_dim, GROUP_ROWS], rounded."""
     step, layer = as_step(step_at), as_layer(layer_at)
     heads = layer.num_kv_heads
-    first, end = share_of(num_groups_of(step) * heads, thread, num_threads)
+    first, end = share_of(step.num_groups * heads, thread, num_threads)
     peaks, weights = scratch_f32(1024), scratch_f32(1024)  # MAX_QUERIES_PER_KV_HEAD x GROUP_ROWS
     for item in range(first, end):
         group, head = item // heads, item % heads
         _begin(step, layer, group, head, peaks, weights)
-        _walk(step, layer, group, head, peaks, weights)
+        _walk(step_at, layer_at, group, head, peaks, weights)
         _end(step, layer, group, head, weights)
 
 
@@ -75,7 +77,7 @@ def _begin(step: Any, layer: Any, group: Any, kv_head: Any, peaks: Any, weights:
     size, shared = layer.head_dim, layer.num_heads // layer.num_kv_heads
     for j in range(shared):
         head = kv_head * shared + j
-        query = step.qkv + 64 * (group * width_of(layer) + head * size)
+        query = step.qkv + 64 * (group * layer.qkv_width + head * size)
         rotate_group(step, layer.rope, group, query, layer.rotary_dim)
         out = _out_of(step, layer, group, head)
         for i in range(size * GROUP_ROWS):
@@ -86,27 +88,29 @@ def _begin(step: Any, layer: Any, group: Any, kv_head: Any, peaks: Any, weights:
 
 
 @kernel
-def _walk(step: Any, layer: Any, group: Any, kv_head: Any, peaks: Any, weights: Any) -> None:
+def _walk(step_at: Any, layer_at: Any, group: Any, kv_head: Any, peaks: Any, weights: Any) -> None:
     """Every block of keys that some row of the group sees, for each query head of the K head."""
+    step, layer = as_step(step_at), as_layer(layer_at)
     size, shared = layer.head_dim, layer.num_heads // layer.num_kv_heads
     keys, values = scratch_f32(16384), scratch_f32(16384)  # KEY_BLOCK x MAX_HEAD_DIM
-    start = position_of(step, 0) + group * GROUP_ROWS
-    until = position_of(step, 0) + min(step.num_rows, (group + 1) * GROUP_ROWS)
+    start = load_i64(step.positions, 0) + group * GROUP_ROWS
+    until = load_i64(step.positions, 0) + min(step.num_rows, (group + 1) * GROUP_ROWS)
     seen = first_seen(layer, start)
     for block in range(seen // KEY_BLOCK * KEY_BLOCK, until, KEY_BLOCK):
         first, end = max(block, seen), min(block + KEY_BLOCK, until)
         _gather(step, layer, kv_head, first, end, keys, values)
         for j in range(shared):
             head = kv_head * shared + j
-            query = step.qkv + 64 * (group * width_of(layer) + head * size)
-            _attend(step, layer, start, first, end - first, query, keys, values, peaks + 64 * j,
-                    weights + 64 * j, _out_of(step, layer, group, head))  # fmt: skip
+            query = step.qkv + 64 * (group * layer.qkv_width + head * size)
+            _attend_block(step.attend_block, step_at, layer_at, start, first, end - first, query,
+                          keys, values, peaks + 64 * j, weights + 64 * j,
+                          _out_of(step, layer, group, head))  # fmt: skip
 
 
 @kernel
 def _gather(step: Any, layer: Any, head: Any, first: Any, end: Any, keys: Any, values: Any) -> None:
     """K and V of positions [first, end) as float32 [positions, head_dim]."""
-    size, heads, slot = layer.head_dim, layer.num_kv_heads, slot_of(step, 0)
+    size, heads, slot = layer.head_dim, layer.num_kv_heads, load_i64(step.slots, 0)
     position = first
     while position < end:
         until = run_end(step, layer, position, end)
@@ -119,12 +123,13 @@ def _gather(step: Any, layer: Any, head: Any, first: Any, end: Any, keys: Any, v
         position = until
 
 
-@kernel
-def _attend(
-    step: Any, layer: Any, start: Any, first: Any, count: Any, query: Any, keys: Any, values: Any,
-    peaks: Any, weights: Any, out: Any,
+@function("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def attend_block_function(
+    step_at: Any, layer_at: Any, start: Any, first: Any, count: Any, query: Any, keys: Any,
+    values: Any, peaks: Any, weights: Any, out: Any,
 ) -> None:  # fmt: skip
     """Add one block of `count` keys from position `first` on to the sums of a query head."""
+    step, layer = as_step(step_at), as_layer(layer_at)
     size = layer.head_dim
     scores, scales = scratch_f32(1024), scratch_f32(16)  # KEY_BLOCK x GROUP_ROWS
     product(step.product, keys, count, size, 1, query, size, scores, GROUP_ROWS, False)

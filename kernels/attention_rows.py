@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from plancc.kernels.address import load_f32, scratch_f32, store_f32
+from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
 from plancc.kernels.cache import first_seen, row_of
 from plancc.kernels.compile import kernel
 from plancc.kernels.formats import size_of
 from plancc.kernels.functions import exp_f32
-from plancc.kernels.primitives import add_rows, dot, exp_minus, narrow, round_to
+from plancc.kernels.primitives import add_rows, exp_minus, narrow, round_to, row_dots
 from plancc.kernels.rotary import rotate_row, table_of_row
-from plancc.kernels.tables import as_layer, as_step, position_of, slot_of, stage, width_of
+from plancc.kernels.tables import as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
 KEY_BLOCK = 256
@@ -31,11 +31,11 @@ def append_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
     first, end = share_of(step.num_rows * heads, thread, num_threads)
     for item in range(first, end):
         row, head = item // heads, item % heads
-        key = step.qkv + 4 * (row * width_of(layer) + (layer.num_heads + head) * size)
+        key = step.qkv + 4 * (row * layer.qkv_width + (layer.num_heads + head) * size)
         value = key + 4 * heads * size
         rotate_row(key, table_of_row(step, layer.rope, row), step.rope_width, layer.rotary_dim,
                    size, key)  # fmt: skip
-        place = row_of(step, layer, slot_of(step, row), position_of(step, row))
+        place = row_of(step, layer, load_i64(step.slots, row), load_i64(step.positions, row))
         at = (place * heads + head) * size * size_of(step.kv_code)
         narrow(step.narrow, key, size, layer.keys + at, step.kv_code)
         narrow(step.narrow, value, size, layer.values + at, step.kv_code)
@@ -50,7 +50,7 @@ def attend_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
     query = scratch_f32(256)  # MAX_HEAD_DIM
     for item in range(first, end):
         row, head = item // heads, item % heads
-        x = step.qkv + 4 * (row * width_of(layer) + head * size)
+        x = step.qkv + 4 * (row * layer.qkv_width + head * size)
         rotate_row(x, table_of_row(step, layer.rope, row), step.rope_width, layer.rotary_dim,
                    size, query)  # fmt: skip
         out = step.attended + 4 * item * size
@@ -65,7 +65,7 @@ def _attend(step: Any, layer: Any, row: Any, head: Any, query: Any, out: Any) ->
     """out = sum of exp(score - largest) V; returns the sum of exp(score - largest)."""
     size = layer.head_dim
     scores, sums = scratch_f32(256), scratch_f32(256)  # KEY_BLOCK, MAX_HEAD_DIM
-    slot, position = slot_of(step, row), position_of(step, row)
+    slot, position = load_i64(step.slots, row), load_i64(step.positions, row)
     seen = first_seen(layer, position)
     largest, weight = _ZERO, _ZERO
     for block in range(seen // KEY_BLOCK * KEY_BLOCK, position + 1, KEY_BLOCK):
@@ -103,11 +103,13 @@ def _score(
         until = run_end(step, layer, position, end)
         place = row_of(step, layer, slot, position)
         keys = layer.keys + place * stride + kv_head * size * size_of(step.kv_code)
-        for j in range(until - position):
-            value = dot(step.dot, keys + j * stride, query, size, step.kv_code) * scale
-            store_f32(scores, position - first + j, value)
-            peak = max(peak, value)
+        row_dots(step.row_dots, keys, stride, until - position, query, size, step.kv_code,
+                 scores + 4 * (position - first))  # fmt: skip
         position = until
+    for j in range(end - first):
+        value = load_f32(scores, j) * scale
+        store_f32(scores, j, value)
+        peak = max(peak, value)
     return peak
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
 from plancc.kernels.compile import kernel
 from plancc.kernels.formats import size_of
-from plancc.kernels.lanes import GROUP_ROWS, num_groups_of
+from plancc.kernels.panels import GROUP_ROWS
 from plancc.kernels.primitives import narrow, widen
+from plancc.kernels.rotary import fill_groups, fill_rows
 from plancc.kernels.tables import as_step, stage
 from plancc.kernels.team import share_of
 
@@ -30,12 +31,13 @@ def _source(step: Any, row: Any) -> Any:
 
 @stage
 def enter_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """Rows into the residual, float32 [rows, hidden]."""
+    """Rows into the residual, float32 [rows, hidden]; their cosines and sines."""
     step = as_step(step_at)
     first, end = share_of(step.num_rows, thread, num_threads)
     for row in range(first, end):
         out = step.residual + 4 * row * step.hidden_size
         widen(step.widen, _source(step, row), step.code, step.hidden_size, out)
+    fill_rows(step, first, end)
 
 
 @stage
@@ -56,11 +58,12 @@ def _place(step: Any, row: Any) -> Any:
 
 @stage
 def enter_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """Rows into the residual, [groups, hidden, GROUP_ROWS]; rows beyond the last are 0."""
+    """Rows into the residual, [groups, hidden, GROUP_ROWS], 0 beyond the last; cosines, sines."""
     step = as_step(step_at)
-    first, end = share_of(num_groups_of(step) * GROUP_ROWS, thread, num_threads)
+    first, end = share_of(step.num_groups, thread, num_threads)
+    fill_groups(step, first, end)
     piece = scratch_f32(256)  # _PIECE
-    for row in range(first, end):
+    for row in range(first * GROUP_ROWS, end * GROUP_ROWS):
         out = _place(step, row)
         for i in range(0, step.hidden_size, _PIECE):
             count = min(_PIECE, step.hidden_size - i)

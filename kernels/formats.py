@@ -6,7 +6,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from plancc.kernels.address import F32, I16, I32, load_f32, load_u16, simple
+from plancc.kernels.address import F32, I16, I32, I64, load_f32, load_u16, simple
 from plancc.kernels.compile import kernel
 
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
@@ -32,10 +32,12 @@ to_half = simple(types.uint16(types.float32), _emit_to_half)
 from_half = simple(types.float32(types.uint16), _emit_from_half)
 
 
-@kernel
-def size_of(code: Any) -> Any:
-    """Bytes of one number of a format."""
-    return 4 if code == FLOAT32 else 2
+def _emit_size(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    return b.select(b.icmp_signed("==", a[0], I64(FLOAT32)), I64(4), I64(2))
+
+
+size_of = simple(types.int64(types.int64), _emit_size)
+"""Bytes of one number of a format."""
 
 
 @kernel

@@ -21,13 +21,14 @@ _E3, _E4, _E5 = _F(4.1665795894e-2), _F(1.6666665459e-1), _F(5.0000001201e-1)
 
 @kernel
 def exp_f32(x: Any) -> Any:
-    """e to the x within 2 units in the last place; 0 below -87, e^88 above 88; exp(0) is 1."""
+    """e to the x within 2 units in the last place; 0 below -87, e^88 above 88,
+    NaN for infinity and NaN; exp(0) is 1."""
     y = min(max(x, _LEAST), _MOST)
     whole = np.floor(y * _LOG2_E + _HALF)
     r = (y - whole * _LN2_HIGH) - whole * _LN2_LOW
     p = ((((_E0 * r + _E1) * r + _E2) * r + _E3) * r + _E4) * r + _E5
     power = bits_float(np.uint32((np.int32(whole) + np.int32(127)) << np.int32(23)))
-    value = (p * (r * r) + r + _ONE) * power
+    value = (p * (r * r) + r + _ONE) * power + (x - x)  # a NaN stays one
     return _ZERO if x < _LEAST else value
 
 

@@ -8,17 +8,19 @@ nor threads, nor where a row stands in its step enters into a sum. Any shape of 
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from plancc.kernels.address import load_f32, scratch_f32, store_f32
-from plancc.kernels.compile import kernel
+from plancc.kernels.address import by_address, ints, load_f32, scratch_f32, store_f32
+from plancc.kernels.compile import function, kernel
 from plancc.kernels.formats import FLOAT32, load_as, size_of
-from plancc.kernels.lanes import GROUP_ROWS, PANEL_ROWS, num_groups_of
-from plancc.kernels.primitives import dot, product, round_to, widen
-from plancc.kernels.tables import BLOCK_ROWS, as_layer, as_step, stage, width_of
+from plancc.kernels.panels import GROUP_ROWS, PANEL_ROWS
+from plancc.kernels.primitives import product, round_to, row_dots, widen
+from plancc.kernels.tables import BLOCK_ROWS, as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
 QKV, OUTPUT, HEAD = 0, 1, 2
 BLOCK_K = 256
+_COLUMNS = 16  # matrix rows that stay in the near cache for all rows of a batch
 _ZERO = np.float32(0.0)
 
 
@@ -27,7 +29,7 @@ def _task(step: Any, layer: Any, variant: Any) -> Any:
     """(matrix, bias, x, width, out, height) of a variant."""
     if variant == QKV:
         return (layer.qkv, layer.qkv_bias, step.normed, step.hidden_size, step.qkv,
-                width_of(layer))  # fmt: skip
+                layer.qkv_width)  # fmt: skip
     if variant == OUTPUT:
         return (layer.output, layer.output_bias, step.attended, layer.num_heads * layer.head_dim,
                 step.residual, step.hidden_size)  # fmt: skip
@@ -43,25 +45,30 @@ def linear_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
     num_rows = step.num_logits if variant == HEAD else step.num_rows
     first, end = share_of(height, thread, num_threads)
     stride = width * size_of(step.code)
-    for column in range(first, end):
-        shift = load_as(bias, column, step.code) if bias != 0 else _ZERO
+    sums = scratch_f32(16)  # _COLUMNS
+    for column in range(first, end, _COLUMNS):
+        count = min(_COLUMNS, end - column)
         for row in range(num_rows):
-            weights, at = matrix + column * stride, row * height + column
-            value = dot(step.dot, weights, x + 4 * row * width, width, step.code) + shift
-            before = load_f32(out, at) if variant == OUTPUT else _ZERO
-            store_f32(out, at, before + value)
+            row_dots(step.row_dots, matrix + column * stride, stride, count, x + 4 * row * width,
+                     width, step.code, sums)  # fmt: skip
+            for j in range(count):
+                at = row * height + column + j
+                shift = load_as(bias, column + j, step.code) if bias != 0 else _ZERO
+                before = load_f32(out, at) if variant == OUTPUT else _ZERO
+                store_f32(out, at, before + (load_f32(sums, j) + shift))
     if variant != HEAD and step.code != FLOAT32:
         for row in range(num_rows):
             round_to(step.round_to, out + 4 * (row * height + first), end - first, step.code)
 
 
-@kernel
-def block_sums(
-    step: Any, matrix: Any, width: Any, first_row: Any, num_rows: Any, first_k: Any, end_k: Any,
+@function("void(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def block_sums_function(
+    step_at: Any, matrix: Any, width: Any, first_row: Any, num_rows: Any, first_k: Any, end_k: Any,
     x: Any, sums: Any,
 ) -> None:  # fmt: skip
     """sums [num_rows, BLOCK_ROWS] = PANEL_ROWS or fewer matrix rows times columns [first, end)
     of x [groups, width, GROUP_ROWS]."""
+    step = as_step(step_at)
     wide = scratch_f32(1536)  # PANEL_ROWS x BLOCK_K
     size = size_of(step.code)
     for k in range(first_k, end_k, BLOCK_K):
@@ -72,9 +79,12 @@ def block_sums(
                 widen(step.widen, panel + row * width * size, step.code, count,
                       wide + 4 * row * BLOCK_K)  # fmt: skip
             panel, stride = wide, BLOCK_K
-        for group in range(num_groups_of(step)):
+        for group in range(step.num_groups):
             product(step.product, panel, num_rows, stride, 1, x + 64 * (group * width + k), count,
                     sums + 64 * group, BLOCK_ROWS, k > first_k)  # fmt: skip
+
+
+block_sums = by_address(types.void, *ints(9))
 
 
 @stage
@@ -87,7 +97,7 @@ def linear_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, va
     for panel in range(first, end):
         column = panel * PANEL_ROWS
         count = min(PANEL_ROWS, height - column)
-        block_sums(step, matrix, width, column, count, 0, width, x, sums)
+        block_sums(step.block_sums, step_at, matrix, width, column, count, 0, width, x, sums)
         for row in range(count):
             shift = load_as(bias, column + row, step.code) if bias != 0 else _ZERO
             write_column(step, sums + 4 * row * BLOCK_ROWS, shift, out, height, column + row,
@@ -99,7 +109,7 @@ def write_column(
     step: Any, sums: Any, shift: Any, out: Any, height: Any, column: Any, is_added: Any
 ) -> None:
     """One column of every group: sums [BLOCK_ROWS] + shift, or that added to what is there."""
-    for group in range(num_groups_of(step)):
+    for group in range(step.num_groups):
         place = out + 64 * (group * height + column)
         for lane in range(GROUP_ROWS):
             value = load_f32(sums, group * GROUP_ROWS + lane) + shift

@@ -15,14 +15,14 @@ from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
 from plancc.kernels.compile import kernel
 from plancc.kernels.formats import size_of
 from plancc.kernels.functions import silu
-from plancc.kernels.lanes import GROUP_ROWS, PANEL_ROWS, num_groups_of
 from plancc.kernels.linear import block_sums, write_column
-from plancc.kernels.primitives import dot, round_to
+from plancc.kernels.panels import GROUP_ROWS, PANEL_ROWS
+from plancc.kernels.primitives import round_to, row_dots, tile_dots
 from plancc.kernels.tables import BLOCK_ROWS, as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
 _ZERO = np.float32(0.0)
-_COLUMNS = 8  # output columns whose partials are added together
+_COLUMNS = 8  # output columns that are computed together
 _PANEL_SIZE = PANEL_ROWS * BLOCK_ROWS
 
 
@@ -33,14 +33,17 @@ def gate_up_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, var
     width, inner = step.hidden_size, layer.inner
     first, end = share_of(inner, thread, num_threads)
     stride = width * size_of(step.code)
-    for column in range(first, end):
+    gates, ups = scratch_f32(8), scratch_f32(8)  # _COLUMNS
+    for column in range(first, end, _COLUMNS):
+        count = min(_COLUMNS, end - column)
         gate = layer.gate_up + column * stride
-        up = gate + inner * stride
         for row in range(step.num_rows):
             x = step.normed + 4 * row * width
-            left = dot(step.dot, gate, x, width, step.code)
-            right = dot(step.dot, up, x, width, step.code)
-            store_f32(step.activated, row * inner + column, silu(left) * right)
+            row_dots(step.row_dots, gate, stride, count, x, width, step.code, gates)
+            row_dots(step.row_dots, gate + inner * stride, stride, count, x, width, step.code, ups)
+            for j in range(count):
+                value = silu(load_f32(gates, j)) * load_f32(ups, j)
+                store_f32(step.activated, row * inner + column + j, value)
     for row in range(step.num_rows):
         place = step.activated + 4 * (row * inner + first)
         round_to(step.round_to, place, end - first, step.code)
@@ -72,15 +75,11 @@ def down_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, varian
 @kernel
 def _tile_dots(step: Any, layer: Any, row: Any, column: Any, count: Any, leaves: Any) -> None:
     """leaves [tiles, _COLUMNS]: each tile's partial of `count` columns."""
-    size = size_of(step.code)
     x = step.activated + 4 * row * layer.inner
     for j in range(count):
-        weights = layer.down + (column + j) * layer.inner * size
-        for tile in range(layer.num_tiles):
-            k = load_i64(layer.tile_bounds, tile)
-            length = load_i64(layer.tile_bounds, tile + 1) - k
-            value = dot(step.dot, weights + k * size, x + 4 * k, length, step.code)
-            store_f32(leaves, tile * _COLUMNS + j, value)
+        weights = layer.down + (column + j) * layer.inner * size_of(step.code)
+        tile_dots(step.tile_dots, weights, x, layer.tile_bounds, layer.num_tiles, step.code,
+                  leaves + 4 * j, _COLUMNS)  # fmt: skip
 
 
 @kernel
@@ -126,10 +125,10 @@ def gate_up_groups(
         column = panel * PANEL_ROWS
         count = min(PANEL_ROWS, inner - column)
         for half in range(2):
-            block_sums(step, layer.gate_up, width, half * inner + column, count, 0, width,
-                       step.normed, ups if half else gates)  # fmt: skip
+            block_sums(step.block_sums, step_at, layer.gate_up, width, half * inner + column, count,
+                       0, width, step.normed, ups if half else gates)  # fmt: skip
         for row in range(count):
-            for group in range(num_groups_of(step)):
+            for group in range(step.num_groups):
                 out = step.activated + 64 * (group * inner + column + row)
                 at = row * BLOCK_ROWS + group * GROUP_ROWS
                 for lane in range(GROUP_ROWS):
@@ -151,8 +150,8 @@ def down_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
         count = min(PANEL_ROWS, height - column)
         roots = 0
         for tile in range(layer.num_tiles):
-            block_sums(step, layer.down, layer.inner, column, count,
-                       load_i64(layer.tile_bounds, tile), load_i64(layer.tile_bounds, tile + 1),
+            k, end_k = load_i64(layer.tile_bounds, tile), load_i64(layer.tile_bounds, tile + 1)
+            block_sums(step.block_sums, step_at, layer.down, layer.inner, column, count, k, end_k,
                        step.activated, stack + 4 * roots * _PANEL_SIZE)  # fmt: skip
             roots = _merge(stack, _PANEL_SIZE, roots + 1, load_i64(layer.tile_merges, tile))
         for row in range(count):
@@ -165,7 +164,7 @@ def down_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
 
 @kernel
 def _write_roots(step: Any, layer: Any, sums: Any, roots: Any, column: Any) -> None:
-    num_groups = num_groups_of(step)
+    num_groups = step.num_groups
     for root in range(roots):
         for group in range(num_groups):
             place = (root * num_groups + group) * step.hidden_size + column

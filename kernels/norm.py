@@ -12,18 +12,18 @@ from plancc.kernels.address import load_f32, scratch_f32, store_f32
 from plancc.kernels.compile import kernel
 from plancc.kernels.embed import take_last_row
 from plancc.kernels.formats import FLOAT32, load_as
-from plancc.kernels.lanes import GROUP_ROWS, num_groups_of
+from plancc.kernels.panels import GROUP_ROWS
 from plancc.kernels.primitives import dot, round_to, widen
 from plancc.kernels.tables import as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
-INPUT, MLP, FINAL = 0, 1, 2
+INPUT, MLP, FINAL, LAST_ROW = 0, 1, 2, 3
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @kernel
 def _gain_of(step: Any, layer: Any, variant: Any) -> Any:
-    if variant == FINAL:
+    if variant >= FINAL:
         return step.final_norm
     return layer.input_norm if variant == INPUT else layer.mlp_norm
 
@@ -41,23 +41,19 @@ def _norm_row(step: Any, x: Any, gain: Any, out: Any) -> None:
 
 @stage
 def norm_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """Residual into normed, float32 [rows, hidden]; the variant names the gain."""
+    """Residual into normed, float32 [rows, hidden]; the variant names the gain.
+
+    LAST_ROW: the last row of the residual's groups, as row 0 of normed, with the final gain.
+    """
     step, layer = as_step(step_at), as_layer(layer_at)
-    gain = _gain_of(step, layer, variant)
-    first, end = share_of(step.num_rows, thread, num_threads)
+    first, end = share_of(1 if variant == LAST_ROW else step.num_rows, thread, num_threads)
     for row in range(first, end):
         at = 4 * row * step.hidden_size
-        _norm_row(step, step.residual + at, gain, step.normed + at)
-
-
-@stage
-def norm_last_row(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The last row of the residual's groups as row 0 of normed, by a row's kernel."""
-    step = as_step(step_at)
-    if thread == 0:
-        row = step.normed + 4 * step.hidden_size
-        take_last_row(step, row)
-        _norm_row(step, row, step.final_norm, step.normed)
+        x = step.residual + at
+        if variant == LAST_ROW:
+            x = step.normed + 4 * step.hidden_size
+            take_last_row(step, x)
+        _norm_row(step, x, _gain_of(step, layer, variant), step.normed + at)
 
 
 @stage
@@ -65,7 +61,7 @@ def norm_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
     """Residual into normed, [groups, hidden, GROUP_ROWS]."""
     step, layer = as_step(step_at), as_layer(layer_at)
     gain = _gain_of(step, layer, variant)
-    first, end = share_of(num_groups_of(step), thread, num_threads)
+    first, end = share_of(step.num_groups, thread, num_threads)
     for group in range(first, end):
         at = 64 * group * step.hidden_size
         _norm_group(step, step.residual + at, gain, step.normed + at)

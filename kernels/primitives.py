@@ -1,6 +1,6 @@
 """Functions that all kernels share, compiled once and called by the addresses in STEP.
 
-STEP has a field for each of PRIMITIVES. `code` is a format of formats.py; what has none is float32.
+STEP has a field of the name of each. `code` is a format of formats.py; what has none is float32.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from plancc.kernels import lanes
+from plancc.kernels import lanes, panels
 from plancc.kernels.address import by_address, ints, load_f32, store_f32, store_u16
 from plancc.kernels.compile import Function, function
 from plancc.kernels.formats import (
@@ -25,6 +25,8 @@ from plancc.kernels.functions import exp_f32
 _SIXTEEN = np.uint32(16)
 
 dot = by_address(types.float32, *ints(4))
+row_dots = by_address(types.void, *ints(7))
+tile_dots = by_address(types.void, *ints(7))
 widen = by_address(types.void, *ints(4))
 narrow = by_address(types.void, *ints(4))
 round_to = by_address(types.void, *ints(3))
@@ -37,6 +39,22 @@ product = by_address(types.void, *ints(9))
 def _dot(numbers: Any, row: Any, count: Any, code: Any) -> Any:
     """lanes.dot."""
     return lanes.dot(numbers, row, count, code)
+
+
+@function("void(int64, int64, int64, int64, int64, int64, int64)")
+def _row_dots(
+    rows: Any, stride: Any, num_rows: Any, row: Any, count: Any, code: Any, out: Any
+) -> None:
+    """lanes.row_dots."""
+    lanes.row_dots(rows, stride, num_rows, row, count, code, out)
+
+
+@function("void(int64, int64, int64, int64, int64, int64, int64)")
+def _tile_dots(
+    numbers: Any, row: Any, bounds: Any, num_tiles: Any, code: Any, out: Any, stride: Any
+) -> None:
+    """lanes.tile_dots."""
+    lanes.tile_dots(numbers, row, bounds, num_tiles, code, out, stride)
 
 
 @function("void(int64, int64, int64, int64)")
@@ -91,24 +109,26 @@ def _product(
     matrix: Any, num_rows: Any, row_stride: Any, k_stride: Any, x: Any, count: Any, out: Any,
     out_stride: Any, add: Any,
 ) -> None:  # fmt: skip
-    """lanes.panel_R over any number of rows of a float32 matrix."""
+    """panels.panel_R over any number of rows of a float32 matrix."""
     row = 0
     while row + 6 <= num_rows:
-        lanes.panel_6(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
+        panels.panel_6(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
                       out + 4 * row * out_stride, out_stride, add)  # fmt: skip
         row += 6
     if row + 4 <= num_rows:
-        lanes.panel_4(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
+        panels.panel_4(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
                       out + 4 * row * out_stride, out_stride, add)  # fmt: skip
         row += 4
     while row < num_rows:
-        lanes.panel_1(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
+        panels.panel_1(matrix + 4 * row * row_stride, row_stride, k_stride, x, count,
                       out + 4 * row * out_stride, out_stride, add)  # fmt: skip
         row += 1
 
 
 PRIMITIVES: dict[str, Function] = {
     "dot": _dot,
+    "row_dots": _row_dots,
+    "tile_dots": _tile_dots,
     "widen": _widen,
     "narrow": _narrow,
     "round_to": _round_to,

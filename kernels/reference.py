@@ -17,7 +17,8 @@ def gather(embedding: Array, token_ids: list[int]) -> Array:
 
 def rms_norm(x: Array, gain: Array, eps: float) -> Array:
     """x / sqrt(mean(x^2) + eps) * gain."""
-    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * gain
+    mean: Array = (x * x).mean(axis=-1, keepdims=True)
+    return x / np.sqrt(mean + eps) * gain
 
 
 def linear(x: Array, matrix: Array, bias: Array | float = 0.0) -> Array:
@@ -49,13 +50,15 @@ def attention(q: Array, k: Array, v: Array, positions: Array, window: int | None
     scores = np.where(is_seen[:, None, :], scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("rhk,khd->rhd", weights, values)
+    mixed: Array = np.einsum("rhk,khd->rhd", weights, values)
+    return mixed
 
 
 def swiglu(x: Array, gate: Array, up: Array) -> Array:
     """silu(x gate) * (x up)."""
     left = linear(x, gate)
-    return left / (1 + np.exp(-left)) * linear(x, up)
+    gated: Array = left / (1 + np.exp(-left)) * linear(x, up)
+    return gated
 
 
 def tile_roots(x: Array, down: Array, spans: list[tuple[int, int]]) -> Array:

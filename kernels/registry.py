@@ -15,7 +15,7 @@ from plancc.kernels.compile import Function
 from plancc.kernels.embed import enter_groups, enter_rows
 from plancc.kernels.linear import linear_groups, linear_rows
 from plancc.kernels.mlp import down_groups, down_rows, gate_up_groups, gate_up_rows
-from plancc.kernels.norm import norm_groups, norm_last_row, norm_rows
+from plancc.kernels.norm import norm_groups, norm_rows
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ REGISTRY: Mapping[str, Family] = MappingProxyType(
             (gate_up_groups, down_groups),
             reference.tile_roots,
         ),
-        "head": Family("row_dot/1", (linear_rows,), (norm_last_row, linear_rows), reference.linear),
+        "head": Family("row_dot/1", (linear_rows,), (norm_rows, linear_rows), reference.linear),
         # One row of logits, on the host, at the driver: executor/sampling.py.
         "sample": Family("seeded_topk/1", (), (), None),
     }

@@ -9,24 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from plancc.kernels.address import load_f32, load_f64, store_f32
+from plancc.kernels.address import load_f32, load_f64, load_i64, store_f32
 from plancc.kernels.compile import kernel
 from plancc.kernels.functions import cos_sin
-from plancc.kernels.lanes import GROUP_ROWS, num_groups_of
-from plancc.kernels.tables import as_step, position_of, stage
-from plancc.kernels.team import share_of
+from plancc.kernels.panels import GROUP_ROWS
 
 
-@stage
-def fill_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The table [num_ropes, rows, (cosines, sines)], for decode."""
-    step = as_step(step_at)
+@kernel
+def fill_rows(step: Any, first: Any, end: Any) -> None:
+    """Rows [first, end) of the table [num_ropes, rows, (cosines, sines)], for decode."""
     half = step.rope_width // 2
-    first, end = share_of(step.num_rows, thread, num_threads)
     for rope in range(step.num_ropes):
         factor = load_f64(step.inv_freq, step.num_ropes * half + rope)
         for row in range(first, end):
-            position = np.float64(position_of(step, row))
+            position = np.float64(load_i64(step.positions, row))
             at = (rope * step.num_rows + row) * step.rope_width
             for i in range(half):
                 c, s = cos_sin(position * load_f64(step.inv_freq, rope * half + i))
@@ -34,21 +30,19 @@ def fill_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, varian
                 store_f32(step.rope_table, at + half + i, np.float32(s * factor))
 
 
-@stage
-def fill_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The table [num_ropes, groups, (cosines, sines), GROUP_ROWS]."""
-    step = as_step(step_at)
-    half, num_groups = step.rope_width // 2, num_groups_of(step)
-    begin, end = share_of(num_groups, thread, num_threads)
+@kernel
+def fill_groups(step: Any, first: Any, end: Any) -> None:
+    """Groups [first, end) of the table [num_ropes, groups, (cosines, sines), GROUP_ROWS]."""
+    half, num_groups = step.rope_width // 2, step.num_groups
     for rope in range(step.num_ropes):
         factor = load_f64(step.inv_freq, step.num_ropes * half + rope)
-        for group in range(begin, end):
-            first = np.float64(position_of(step, 0) + group * GROUP_ROWS)
+        for group in range(first, end):
+            start = np.float64(load_i64(step.positions, 0) + group * GROUP_ROWS)
             at = (rope * num_groups + group) * step.rope_width
             for i in range(half):
                 rate = load_f64(step.inv_freq, rope * half + i)
                 for lane in range(GROUP_ROWS):
-                    c, s = cos_sin((first + lane) * rate)
+                    c, s = cos_sin((start + lane) * rate)
                     store_f32(step.rope_table, (at + i) * GROUP_ROWS + lane, np.float32(c * factor))
                     at_sine = (at + half + i) * GROUP_ROWS + lane
                     store_f32(step.rope_table, at_sine, np.float32(s * factor))
@@ -78,7 +72,7 @@ def rotate_row(
 @kernel
 def rotate_group(step: Any, rope: Any, group: Any, x: Any, rotary_dim: Any) -> None:
     """Rotate one head, [head_dim, GROUP_ROWS], in place: the same sums as a row's."""
-    half, num_groups = rotary_dim // 2, num_groups_of(step)
+    half, num_groups = rotary_dim // 2, step.num_groups
     cosines = step.rope_table + 64 * (rope * num_groups + group) * step.rope_width
     sines = cosines + 32 * step.rope_width
     for at in range(half * GROUP_ROWS):

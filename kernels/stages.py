@@ -3,27 +3,34 @@
 Every thread runs every stage on its share, and meets the others after each.
 """
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numba import types
 
 from plancc.kernels.address import by_address, ints, load_i64
-from plancc.kernels.attention_groups import append_groups, attend_groups
+from plancc.kernels.attention_groups import append_groups, attend_block_function, attend_groups
 from plancc.kernels.attention_rows import append_rows, attend_rows
 from plancc.kernels.compile import Compiled, Function, compile_entry, kernel
 from plancc.kernels.embed import enter_groups, enter_rows, leave_groups, leave_rows
-from plancc.kernels.linear import HEAD, OUTPUT, QKV, linear_groups, linear_rows
+from plancc.kernels.linear import HEAD, OUTPUT, QKV, block_sums_function, linear_groups, linear_rows
 from plancc.kernels.mlp import down_groups, down_rows, gate_up_groups, gate_up_rows
-from plancc.kernels.norm import FINAL, INPUT, MLP, norm_groups, norm_last_row, norm_rows
-from plancc.kernels.rotary import fill_groups, fill_rows
+from plancc.kernels.norm import FINAL, INPUT, LAST_ROW, MLP, norm_groups, norm_rows
+from plancc.kernels.primitives import PRIMITIVES
 from plancc.kernels.tables import LAYER, as_step
 from plancc.kernels.team import meet
 
+SHARED: Mapping[str, Function] = MappingProxyType(
+    PRIMITIVES | {"block_sums": block_sums_function, "attend_block": attend_block_function}
+)
+"""What stages call by address, each by the name of its field in STEP."""
+
 Stages = tuple[tuple[Function, int], ...]  # and its variant
 
-ROWS_ENTER: Stages = ((enter_rows, 0), (fill_rows, 0))
+ROWS_ENTER: Stages = ((enter_rows, 0),)
 ROWS_LAYER: Stages = (
     (norm_rows, INPUT),
     (linear_rows, QKV),
@@ -37,7 +44,7 @@ ROWS_LAYER: Stages = (
 ROWS_LEAVE: Stages = ((leave_rows, 0),)
 ROWS_HEAD: Stages = ((norm_rows, FINAL), (linear_rows, HEAD))
 
-GROUPS_ENTER: Stages = ((enter_groups, 0), (fill_groups, 0))
+GROUPS_ENTER: Stages = ((enter_groups, 0),)
 GROUPS_LAYER: Stages = (
     (norm_groups, INPUT),
     (linear_groups, QKV),
@@ -49,7 +56,7 @@ GROUPS_LAYER: Stages = (
     (down_groups, 0),
 )
 GROUPS_LEAVE: Stages = ((leave_groups, 0),)
-GROUPS_HEAD: Stages = ((norm_last_row, FINAL), (linear_rows, HEAD))
+GROUPS_HEAD: Stages = ((norm_rows, LAST_ROW), (linear_rows, HEAD))
 
 _LAYER_BYTES = LAYER.itemsize
 _call_stage = by_address(types.void, *ints(5))

@@ -12,8 +12,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from plancc.kernels.address import load_i64
-from plancc.kernels.compile import Function, function, intrinsic, kernel
+from plancc.kernels.compile import Function, function, intrinsic
 
 MAX_HEAD_DIM = 256
 MAX_QUERIES_PER_KV_HEAD = 64
@@ -27,7 +26,7 @@ def _fields(names: str) -> list[tuple[str, type]]:
 LAYER = np.dtype(
     _fields("input_norm qkv qkv_bias output output_bias mlp_norm gate_up down")
     + _fields("keys values pages pages_per_slot capacity window")
-    + _fields("num_heads num_kv_heads head_dim rope rotary_dim")
+    + _fields("num_heads num_kv_heads head_dim qkv_width rope rotary_dim")
     + _fields("inner tile_bounds tile_merges num_tiles partials")
 )
 """pages: int64 [slots, pages_per_slot], a page id each. window: 0 for none. rope: which table.
@@ -39,20 +38,22 @@ partials: where the roots go when the rank does not hold all tiles.
 """
 
 STEP = np.dtype(
-    _fields("dot widen narrow round_to add_rows exp_minus product")
+    _fields("dot row_dots tile_dots widen narrow round_to")
+    + _fields("add_rows exp_minus product block_sums attend_block")
     + _fields("before num_before each_layer num_each_layer after num_after")
-    + _fields("num_rows hidden_size code kv_code page_tokens first_layer end_layer")
+    + _fields("num_rows num_groups hidden_size code kv_code page_tokens first_layer end_layer")
     + _fields("hidden_in hidden_out token_ids positions slots")
     + _fields("embedding final_norm head vocab_size logits num_logits")
     + _fields("residual normed qkv attended activated")
     + _fields("inv_freq num_ropes rope_width rope_table")
     + [("norm_eps", np.float32), ("padding", np.float32)]
 )
-"""First the addresses of primitives.PRIMITIVES, then three lists of stages: int64 pairs (address,
+"""First the addresses of stages.SHARED, then three lists of stages: int64 pairs (address,
 variant). `before` and `after` run once, `each_layer` for layers [first, end).
 
 hidden_in, hidden_out: rows in the model's format; embedding: 0 where rows come in instead.
-positions: int64, one a row (decode) or the first row's (prompt); slots likewise.
+num_groups: those that the rows fill, in a prompt step. positions: int64, one a row (decode) or the
+first row's (prompt); slots likewise.
 residual, normed, qkv, attended, activated: scratch, float32 rows (decode) or groups (prompt).
 inv_freq: float64 [num_ropes, rope_width / 2], then num_ropes attention factors; rope_table: what
 `rotary` makes of it for the step's positions.
@@ -80,21 +81,3 @@ def stage(source: Callable[..., None]) -> Function:
     Its arguments are numbers; `as_step` and `as_layer` make records of the two addresses.
     """
     return function("void(int64, int64, int64, int64, int64)")(source)
-
-
-@kernel
-def position_of(step: Any, row: Any) -> Any:
-    """Position of a decode row; of the first row (row 0) in a prompt step."""
-    return load_i64(step.positions, row)
-
-
-@kernel
-def slot_of(step: Any, row: Any) -> Any:
-    """Slot of a decode row; row 0 has that of a prompt step."""
-    return load_i64(step.slots, row)
-
-
-@kernel
-def width_of(layer: Any) -> Any:
-    """Numbers in a row of the fused q, k and v."""
-    return (layer.num_heads + 2 * layer.num_kv_heads) * layer.head_dim

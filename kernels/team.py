@@ -13,13 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
-from plancc.kernels.address import atomic_add, atomic_get, atomic_put, give_way, pause
-from plancc.kernels.compile import kernel
+from plancc.kernels.address import I64, atomic_add, atomic_get, atomic_put, give_way, ints, pause
+from plancc.kernels.compile import intrinsic, kernel
 
 _ARRIVED, _GENERATION = 0, 8  # indices of int64: on cache lines of their own
 _BARRIER_SIZE = 16
 _SPINS = 4000  # then the cores are shared with others: let them run
+
+_Pair: Any = types.UniTuple
 
 Kernel = Callable[..., None]
 _Jobs = queue.SimpleQueue[tuple[Kernel, tuple[Any, ...]] | None]
@@ -44,10 +48,20 @@ def meet(barrier: Any, num_threads: Any) -> None:
             give_way()
 
 
-@kernel
-def share_of(count: Any, thread: Any, num_threads: Any) -> Any:
+def _share_of(_context: Any, _count: Any, _thread: Any, _num_threads: Any) -> Any:
     """(first, end) of a thread's even part of `count` things."""
-    return count * thread // num_threads, count * (thread + 1) // num_threads
+    pair: Any = _Pair(types.int64, 2)
+
+    def generate(context: Any, b: ir.IRBuilder, _s: Any, args: list[ir.Value]) -> Any:
+        count, thread, num_threads = args
+        ends = (thread, b.add(thread, I64(1)))
+        shares = [b.udiv(b.mul(count, end), num_threads) for end in ends]
+        return context.make_tuple(b, pair, shares)
+
+    return pair(*ints(3)), generate
+
+
+share_of = intrinsic(_share_of)
 
 
 class Team:

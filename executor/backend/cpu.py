@@ -22,6 +22,7 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
 from plancc.ir.tensors import TensorPiece, rank_pieces
+from plancc.kernels.panels import GROUP_ROWS
 from plancc.kernels.stages import (
     GROUPS_ENTER,
     GROUPS_HEAD,
@@ -162,6 +163,7 @@ class CpuRank:
         """Rows [row, row + count) of the step through the segment."""
         step, start = phase.step, row * self._model.hidden_size * self._dtype.itemsize
         step["num_rows"], step["num_logits"] = count, num_logits
+        step["num_groups"] = -(-count // GROUP_ROWS)
         step["first_layer"] = run.layers[0] - self._layers[0]
         step["end_layer"] = run.layers[1] - self._layers[0]
         step["embedding"] = self._weights.address("embedding") if run.embed else 0

@@ -13,7 +13,7 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.tiles import Span, tile_bounds, tree_nodes
 from plancc.kernels.formats import FORMAT_CODES
-from plancc.kernels.primitives import PRIMITIVES
+from plancc.kernels.stages import SHARED
 from plancc.kernels.tables import LAYER, STEP
 
 Record = np.ndarray[Any, Any]
@@ -54,6 +54,10 @@ class Records:
     def _fill_geometry(self, record: Any, layer: Layer) -> None:
         for field in ("num_heads", "num_kv_heads", "head_dim"):
             record[field] = getattr(layer.mixer, field)
+        mixer = layer.mixer
+        assert mixer.num_heads
+        assert mixer.head_dim
+        record["qkv_width"] = mixer.num_heads * mixer.head_dim + (mixer.kv_width() or 0)
         name = self._rope_of(layer)
         if name is None:
             return  # rotary_dim 0: positions enter by the mask alone
@@ -79,8 +83,8 @@ class Records:
     def step(self, weights: CpuWeights, scratch: dict[str, torch.Tensor]) -> Record:
         """A STEP with all that does not change from step to step."""
         step = np.zeros(1, STEP)
-        for name, primitive in PRIMITIVES.items():
-            step[name] = primitive.address
+        for name, function in SHARED.items():
+            step[name] = function.address
         for name, tensor in scratch.items():
             if name in _STEP_FIELDS:
                 step[name] = tensor.data_ptr()

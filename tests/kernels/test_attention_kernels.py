@@ -19,7 +19,7 @@ from plancc_kernel_calls import (
 from plancc.kernels import reference
 from plancc.kernels.attention_groups import append_groups, attend_groups
 from plancc.kernels.attention_rows import append_rows, attend_rows
-from plancc.kernels.rotary import fill_groups, fill_rows
+from plancc.kernels.embed import enter_groups, enter_rows
 
 PAGE = 16
 TOLERANCE = {"float32": 2e-6, "bfloat16": 2.0**-7, "float16": 2.0**-10}
@@ -74,6 +74,7 @@ class Slot:
             keys=self.keys, values=self.values, pages=self.table, pages_per_slot=pages,
             capacity=case.capacity, window=case.window, num_heads=case.heads,
             num_kv_heads=case.kv_heads, head_dim=case.head_dim, rotary_dim=case.rotary_dim,
+            qkv_width=case.width,
         )  # fmt: skip
 
     def run(self, first: int, end: int, *, is_prompt: bool, threads: int = 1) -> torch.Tensor:
@@ -97,9 +98,9 @@ class Slot:
             rope_table=rope,
         )  # fmt: skip
         stages = (
-            (fill_groups, append_groups, attend_groups)
+            (enter_groups, append_groups, attend_groups)
             if is_prompt
-            else (fill_rows, append_rows, attend_rows)
+            else (enter_rows, append_rows, attend_rows)
         )
         for stage in stages:
             run_stage(stage, step, self.layer, threads=threads)
@@ -174,7 +175,7 @@ def test_a_decode_batch_has_the_bits_of_its_rows_alone() -> None:
         num_rows=3, page_tokens=PAGE, positions=positions, slots=ids, qkv=qkv, attended=attended,
         inv_freq=slots[0].inv_freq, num_ropes=1, rope_width=16, rope_table=rope,
     )  # fmt: skip
-    for stage in (fill_rows, append_rows, attend_rows):
+    for stage in (enter_rows, append_rows, attend_rows):
         run_stage(stage, step, layer, threads=2)
     for row, i in enumerate(order):
         assert torch.equal(attended[row], alone[i][0])
@@ -186,7 +187,7 @@ def test_angles_are_exact_to_float32_up_to_a_long_context() -> None:
     table = torch.zeros(5, 6)
     step = empty_step(num_rows=5, positions=positions, inv_freq=inv_freq, num_ropes=1,
                       rope_width=6, rope_table=table)  # fmt: skip
-    run_stage(fill_rows, step, threads=2)
+    run_stage(enter_rows, step, threads=2)
     angles = positions[:, None] * inv_freq[:3]
     exact = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     assert np.array_equal(table.numpy(), exact)

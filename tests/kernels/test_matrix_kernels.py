@@ -20,7 +20,7 @@ from plancc.ir.tiles import MAX_TILES, subtree_roots, tile_bounds, tree_nodes
 from plancc.kernels import reference
 from plancc.kernels.linear import HEAD, OUTPUT, QKV, linear_groups, linear_rows
 from plancc.kernels.mlp import down_groups, down_rows, gate_up_groups, gate_up_rows
-from plancc.kernels.norm import FINAL, norm_groups, norm_last_row, norm_rows
+from plancc.kernels.norm import FINAL, LAST_ROW, norm_groups, norm_rows
 
 # One rounding to the format: half a unit in the last place. The float32 sums before it add at most
 # one unit now and then, which moves a result to the next number of the format.
@@ -66,23 +66,21 @@ def test_the_last_prompt_row_is_normed_as_a_row_of_decode() -> None:
     run_stage(norm_rows, step, empty_layer(), FINAL)
     grouped = to_groups(x)
     step["residual"], step["normed"] = grouped.data_ptr(), scratch.data_ptr()
-    run_stage(norm_last_row, step)
+    run_stage(norm_rows, step, empty_layer(), LAST_ROW)
     assert torch.equal(scratch[0], normed[19])
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize(("rows", "width", "heads"), [(1, 64, 2), (7, 576, 3), (33, 300, 1)])
+@pytest.mark.parametrize(("rows", "width", "height"), [(1, 64, 60), (7, 576, 90), (33, 300, 31)])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_products_of_both_phases_are_near_float64(
-    rows: int, width: int, heads: int, has_bias: bool, dtype: str
+    rows: int, width: int, height: int, has_bias: bool, dtype: str
 ) -> None:
-    height = 3 * heads * 10
     x = _rows(1, rows, width, dtype=dtype)
     matrix, bias = _stored(_rows(2, height, width), dtype), _stored(_rows(3, height), dtype)
     exact = reference.linear(x.double().numpy(), matrix.double().numpy(),
                              bias.double().numpy() if has_bias else 0.0)  # fmt: skip
-    layer = empty_layer(qkv=matrix, qkv_bias=bias if has_bias else 0, num_heads=heads,
-                        num_kv_heads=heads, head_dim=10)  # fmt: skip
+    layer = empty_layer(qkv=matrix, qkv_bias=bias if has_bias else 0, qkv_width=height)
     for is_group in (False, True):
         normed = to_groups(x) if is_group else x.contiguous()
         out = to_groups(torch.zeros(rows, height)) if is_group else torch.zeros(rows, height)
@@ -205,12 +203,17 @@ def test_shares_yield_roots_that_add_to_the_bits_of_the_whole(
 def test_a_rows_bits_do_not_depend_on_its_neighbours_or_its_place(is_group: bool) -> None:
     rows, width, height = 37, 300, 70
     x, matrix = _rows(1, rows, width), _rows(2, height, width)
-    layer = empty_layer(qkv=matrix, num_heads=5, num_kv_heads=1, head_dim=10)
+    layer = empty_layer(qkv=matrix, qkv_width=height)
 
     def product(part: torch.Tensor, threads: int) -> torch.Tensor:
         shape = to_groups if is_group else torch.clone
         normed, out = shape(part), shape(torch.zeros(len(part), height))
-        step = empty_step(num_rows=len(part), hidden_size=width, normed=normed, qkv=out)
+        step = empty_step(
+            num_rows=len(part),
+            hidden_size=width,
+            normed=normed,
+            qkv=out,
+        )
         stage = linear_groups if is_group else linear_rows
         run_stage(stage, step, layer, QKV, threads=threads)
         return from_groups(out, len(part)) if is_group else out

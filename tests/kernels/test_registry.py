@@ -7,7 +7,6 @@ from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.kernel_spec import KERNELS
 from plancc.ir.tiles import MAX_TILES
 from plancc.kernels import stages
-from plancc.kernels.primitives import PRIMITIVES
 from plancc.kernels.registry import REGISTRY
 from plancc.kernels.tables import BLOCK_ROWS, STEP
 
@@ -26,8 +25,8 @@ def test_what_a_layer_runs_is_in_the_registry() -> None:
     assert run <= known
 
 
-def test_primitives_have_their_fields_in_a_step() -> None:
-    assert (STEP.names or ())[: len(PRIMITIVES)] == tuple(PRIMITIVES)
+def test_shared_functions_have_their_fields_in_a_step() -> None:
+    assert (STEP.names or ())[: len(stages.SHARED)] == tuple(stages.SHARED)
 
 
 def test_sizes_that_the_kernels_repeat_are_those_of_the_ir() -> None:
@@ -39,9 +38,8 @@ def test_importing_the_kernels_compiles_nothing_and_importing_the_executor_no_nu
     code = (
         "import sys, plancc.executor.backend.api, plancc.executor.rope, plancc.executor.step\n"
         "assert 'numba' not in sys.modules\n"
-        "import plancc.kernels.stages\n"
-        "from plancc.kernels.primitives import PRIMITIVES\n"
-        "assert not any('address' in vars(f) for f in PRIMITIVES.values())\n"
+        "from plancc.kernels.stages import SHARED\n"
+        "assert not any('address' in vars(f) for f in SHARED.values())\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -2,13 +2,12 @@
 
 import gc
 import threading
-import time
 from functools import cache
 
 import numpy as np
 import pytest
 
-from plancc.kernels.address import atomic_add, atomic_get
+from plancc.kernels.address import atomic_add, atomic_get, atomic_put
 from plancc.kernels.compile import Compiled, compile_entry
 from plancc.kernels.team import Team, meet, share_of
 
@@ -23,6 +22,13 @@ def _count_rounds(thread, num_threads, barrier, counters):  # type: ignore[no-un
         if atomic_get(counters, 0) != round_ * num_threads:
             atomic_add(counters, 1, 1)
         meet(barrier, num_threads)
+
+
+def _write_shares(count, num_threads, shares):  # type: ignore[no-untyped-def]
+    for thread in range(num_threads):
+        first, end = share_of(count, thread, num_threads)
+        atomic_put(shares, 2 * thread, first)
+        atomic_put(shares, 2 * thread + 1, end)
 
 
 @cache
@@ -56,20 +62,21 @@ def test_teams_of_several_python_threads_run_side_by_side() -> None:
 
 
 def test_helpers_end_with_their_team() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     team = Team(3)
-    assert threading.active_count() == before + 2
+    helpers = set(threading.enumerate()) - before
+    assert len(helpers) == 2
     del team
     gc.collect()
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    for helper in helpers:
+        helper.join(timeout=10)
+    assert not any(helper.is_alive() for helper in helpers)
 
 
 @pytest.mark.parametrize(("count", "threads"), [(0, 2), (1, 3), (7, 3), (64, 5)])
 def test_shares_cover_everything_once(count: int, threads: int) -> None:
-    shares = [share_of.py_func(count, thread, threads) for thread in range(threads)]
+    shares = np.zeros((threads, 2), np.int64)
+    compile_entry(_write_shares, "void(int64, int64, int64)")(count, threads, shares.ctypes.data)
     assert [i for first, end in shares for i in range(first, end)] == list(range(count))
     sizes = [end - first for first, end in shares]
     assert max(sizes) - min(sizes) <= 1

@@ -9,7 +9,7 @@ import torch
 
 from plancc.kernels.compile import Function
 from plancc.kernels.formats import FORMAT_CODES
-from plancc.kernels.primitives import PRIMITIVES
+from plancc.kernels.stages import SHARED
 from plancc.kernels.tables import LAYER, STEP
 
 TORCH = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -26,12 +26,14 @@ def as_c(function: Function) -> Any:
 
 def primitive(name: str) -> Any:
     """A primitive, callable with numbers."""
-    return as_c(PRIMITIVES[name])
+    return as_c(SHARED[name])
 
 
-def empty_step(**fields: Any) -> np.ndarray[Any, Any]:
-    """A STEP with the primitives and the fields given; tensors enter as their addresses."""
-    return _record(STEP, {name: item.address for name, item in PRIMITIVES.items()} | fields)
+def empty_step(num_rows: int, **fields: Any) -> np.ndarray[Any, Any]:
+    """A STEP with the shared functions and the fields given; tensors enter as their addresses."""
+    shared = {name: item.address for name, item in SHARED.items()}
+    rows = {"num_rows": num_rows, "num_groups": -(-num_rows // 16)}
+    return _record(STEP, shared | rows | fields)
 
 
 def empty_layer(**fields: Any) -> np.ndarray[Any, Any]:
