@@ -17,7 +17,6 @@ from plancc.executor.weights import (
     find_folder,
     fingerprint_problem,
     read_weights,
-    tie_problem,
 )
 from plancc.ir.errors import BadInput, Stale
 from plancc.ir.legality import plan_problems
@@ -128,8 +127,8 @@ def _device_problems(plan: Plan, machine: Machine) -> list[str]:
 def _weight_problems(plan: Plan, weights: Weights) -> list[str]:
     if problem := fingerprint_problem(plan, weights):
         return [problem]
-    found = (coverage_problem(plan, weights.index), tie_problem(plan, weights.index))
-    return [problem for problem in found if problem]
+    problem = coverage_problem(plan, weights.index)
+    return [problem] if problem else []
 
 
 def _warnings(plan: Plan, machine: Machine) -> tuple[str, ...]:

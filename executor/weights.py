@@ -79,19 +79,6 @@ def fingerprint_problem(plan: Plan, weights: Weights) -> str | None:
     )
 
 
-def tie_problem(plan: Plan, index: WeightIndex) -> str | None:
-    """A tied model that also stores another head: which is meant is not ours to guess."""
-    if not plan.model.has_tied_head:
-        return None
-    embed, head = index.tensor("model.embed_tokens.weight"), index.tensor("lm_head.weight")
-    if embed is None or head is None or embed.sha256 == head.sha256:
-        return None
-    return (
-        "weights: the model ties its head to the embedding, yet stores a different lm_head.weight "
-        f"(sha256 {head.sha256[:16]}, embedding {embed.sha256[:16]}): say which in the manifest"
-    )
-
-
 def pieces_of(plan: Plan, seat: Seat) -> tuple[TensorPiece, ...]:
     """What a rank has to read, in load order."""
     whole = len(plan.stages[seat.stage].ranks) == 1
