@@ -87,12 +87,15 @@ def _proof_problems(plan: Plan) -> Iterator[str]:
 
 def _alternative_problems(plan: Plan) -> Iterator[str]:
     """The chosen shape's value; at the largest context shapes are compared by their latency."""
-    by_tokens = plan.ask.objective == "context"
-    worth = plan.predicted.decode.step_ns if by_tokens else plan.provenance.solver.value
+    worths = [plan.provenance.solver.value]
+    if plan.ask.objective == "context":
+        worths.append(plan.predicted.decode.step_ns)
     for index, item in enumerate(plan.alternatives):
-        if item.verdict == "chosen" and item.value not in (None, worth):
-            yield f"alternatives[{index}].value: the chosen shape is worth {worth}, " \
-                  f"found {item.value}"  # fmt: skip
+        if item.verdict == "chosen" and item.value not in (None, *worths):
+            yield (
+                f"alternatives[{index}].value: the chosen shape is worth {worths[-1]}, "
+                f"found {item.value}"
+            )
 
 
 def _margin_problems(plan: Plan, proof: Proof) -> Iterator[str]:

@@ -91,7 +91,7 @@ def _amount(amount: float) -> str:
 
 def _bars(plan: Plan, console: Console) -> RenderableType:
     names = max(len(device.name) for device in plan.devices)
-    width = max(10, min(console.width, 100) - names - 22)
+    width = max(10, min(console.width, 100) - names - len("    100.0 % of 1000.00 GiB"))
     widest = max(device.budget_bytes for device in plan.devices)
     plain = not console.encoding.lower().startswith("utf")
     lines = [_bar(device, names, widest, width, plain) for device in plan.devices]
@@ -156,7 +156,7 @@ def _predicted(plan: Plan) -> Text:
     proof = plan.provenance.solver
     words = f"proof    {proof_words(plan)}: {objective_words(proof.objective, proof.value)}"
     if proof.value != proof.best:
-        words += f", {objective_words(proof.objective, proof.best)} with more devices"
+        words += f", of all shapes {objective_words(proof.objective, proof.best)}"
     lines.append(f"{words} ({proof.name} {proof.version})")
     return Text("\n".join(lines))
 

@@ -49,6 +49,7 @@ def test_long_device_names_and_every_part_still_fit_80_columns(name: str) -> Non
     assert max(map(len, text.splitlines())) <= 80
     assert "\u2026" not in text
     assert "70.00" in text
+    assert re.search(r"97\.2 % of 141\.00 GiB$", text, re.MULTILINE)
 
 
 def test_piped_text_has_no_colour() -> None:
