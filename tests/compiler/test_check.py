@@ -260,7 +260,6 @@ FREE = {
     ("provenance", "solver", "name"),
     ("provenance", "solver", "version"),
     ("provenance", "solver", "space"),
-    ("provenance", "solver", "best_bound"),
     ("ask", "tp"),
     ("ask", "margin"),
     ("ask", "accept_gap"),
@@ -282,6 +281,18 @@ def test_no_other_value_of_a_plan_can_be_changed_unnoticed() -> None:
         ):
             unnoticed.add(path)
     assert unnoticed == FREE
+
+
+@pytest.mark.parametrize("moved", [("bound",), ("best_bound",), ("bound", "best_bound")])
+def test_a_gap_that_was_accepted_and_told_is_sound(moved: tuple[str, ...]) -> None:
+    def edit(data: dict[str, Any]) -> None:
+        proof = data["provenance"]["solver"]
+        for name in moved:
+            proof[name] -= 1000
+        proof |= {"status": "feasible", "gap": round(1000 / proof["value"], 6)}
+        data["ask"]["accept_gap"] = True
+
+    assert check_plan(restamp(edited(edit)), tiny_manifest(), three_devices()) == ()
 
 
 def test_a_plan_of_another_model_is_refused_without_sums() -> None:
