@@ -114,6 +114,11 @@ def _emit_put(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     b.store_atomic(a[2], pointer(b, a[0], I64, a[1]), "release", 8)
 
 
+def _emit_swap_if(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    place = pointer(b, a[0], I64, I64(0))
+    return b.extract_value(b.cmpxchg(place, a[1], a[2], "seq_cst", "seq_cst"), 1)
+
+
 def _emit_pause(b: ir.IRBuilder, _a: list[ir.Value]) -> None:
     """Tell the core that this is a spin loop, where it has a word for that."""
     machine = platform.machine()
@@ -130,6 +135,8 @@ def _emit_give_way(b: ir.IRBuilder, _a: list[ir.Value]) -> None:
 
 atomic_add = simple(types.int64(*ints(3)), _emit_add)
 atomic_get = simple(types.int64(*ints(2)), _emit_get)
+atomic_swap_if = simple(types.boolean(*ints(3)), _emit_swap_if)
+"""atomic_swap_if(address, old, new): whether the int64 there was `old`; then it is `new`."""
 atomic_put = simple(types.void(*ints(3)), _emit_put)
 pause = simple(types.void(), _emit_pause)
 give_way = simple(types.void(), _emit_give_way)

@@ -30,12 +30,12 @@ _LEAST = np.float32(-3.0e38)  # finite: where nothing is seen yet, -inf minus it
 
 
 @stage
-def append_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def append_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Rotate each new K row and store it and its V row, rounded to the cache's format."""
     step, layer = as_step(step_at), as_layer(layer_at)
     size, heads = layer.head_dim, layer.num_kv_heads
     row = scratch_f32(256)  # MAX_HEAD_DIM
-    first, end = share_of(step.num_groups * heads, thread, num_threads)
+    first, end = share_of(step.num_groups * heads, part, parts)
     for item in range(first, end):
         group, head = item // heads, item % heads
         key = step.qkv + 64 * (group * layer.qkv_width + (layer.num_heads + head) * size)
@@ -52,11 +52,11 @@ def append_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, va
 
 
 @stage
-def attend_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def attend_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """attended [groups, num_heads * head_dim, GROUP_ROWS], rounded."""
     step, layer = as_step(step_at), as_layer(layer_at)
     heads = layer.num_kv_heads
-    first, end = share_of(step.num_groups * heads, thread, num_threads)
+    first, end = share_of(step.num_groups * heads, part, parts)
     peaks, weights = scratch_f32(1024), scratch_f32(1024)  # MAX_QUERIES_PER_KV_HEAD x GROUP_ROWS
     for item in range(first, end):
         group, head = item // heads, item % heads

@@ -24,11 +24,11 @@ _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @stage
-def append_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def append_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Rotate each new K row and store it and its V row, rounded to the cache's format."""
     step, layer = as_step(step_at), as_layer(layer_at)
     size, heads = layer.head_dim, layer.num_kv_heads
-    first, end = share_of(step.num_rows * heads, thread, num_threads)
+    first, end = share_of(step.num_rows * heads, part, parts)
     for item in range(first, end):
         row, head = item // heads, item % heads
         key = step.qkv + 4 * (row * layer.qkv_width + (layer.num_heads + head) * size)
@@ -42,11 +42,11 @@ def append_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, vari
 
 
 @stage
-def attend_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def attend_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """attended [rows, num_heads * head_dim], rounded to the model's format."""
     step, layer = as_step(step_at), as_layer(layer_at)
     size, heads = layer.head_dim, layer.num_heads
-    first, end = share_of(step.num_rows * heads, thread, num_threads)
+    first, end = share_of(step.num_rows * heads, part, parts)
     query = scratch_f32(256)  # MAX_HEAD_DIM
     for item in range(first, end):
         row, head = item // heads, item % heads

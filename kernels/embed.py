@@ -30,10 +30,10 @@ def _source(step: Any, row: Any) -> Any:
 
 
 @stage
-def enter_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def enter_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Rows into the residual, float32 [rows, hidden]; their cosines and sines."""
     step = as_step(step_at)
-    first, end = share_of(step.num_rows, thread, num_threads)
+    first, end = share_of(step.num_rows, part, parts)
     for row in range(first, end):
         out = step.residual + 4 * row * step.hidden_size
         widen(step.widen, _source(step, row), step.code, step.hidden_size, out)
@@ -41,10 +41,10 @@ def enter_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, varia
 
 
 @stage
-def leave_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def leave_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """The residual's rows into hidden_out."""
     step = as_step(step_at)
-    first, end = share_of(step.num_rows * step.hidden_size, thread, num_threads)
+    first, end = share_of(step.num_rows * step.hidden_size, part, parts)
     narrow(step.narrow, step.residual + 4 * first, end - first,
            step.hidden_out + first * size_of(step.code), step.code)  # fmt: skip
 
@@ -57,10 +57,10 @@ def _place(step: Any, row: Any) -> Any:
 
 
 @stage
-def enter_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def enter_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Rows into the residual, [groups, hidden, GROUP_ROWS], 0 beyond the last; cosines, sines."""
     step = as_step(step_at)
-    first, end = share_of(step.num_groups, thread, num_threads)
+    first, end = share_of(step.num_groups, part, parts)
     fill_groups(step, first, end)
     piece = scratch_f32(256)  # _PIECE
     for row in range(first * GROUP_ROWS, end * GROUP_ROWS):
@@ -76,10 +76,10 @@ def enter_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, var
 
 
 @stage
-def leave_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def leave_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """The residual's groups into rows of hidden_out."""
     step = as_step(step_at)
-    first, end = share_of(step.num_rows, thread, num_threads)
+    first, end = share_of(step.num_rows, part, parts)
     piece = scratch_f32(256)  # _PIECE
     for row in range(first, end):
         x = _place(step, row)

@@ -37,13 +37,13 @@ def _task(step: Any, layer: Any, variant: Any) -> Any:
 
 
 @stage
-def linear_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def linear_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """QKV: normed into qkv, rounded. OUTPUT: attended, added to the residual, rounded once.
     HEAD: the first num_logits rows of normed into logits."""
     step, layer = as_step(step_at), as_layer(layer_at)
     matrix, bias, x, width, out, height = _task(step, layer, variant)
     num_rows = step.num_logits if variant == HEAD else step.num_rows
-    first, end = share_of(height, thread, num_threads)
+    first, end = share_of(height, part, parts)
     stride = width * size_of(step.code)
     sums = scratch_f32(16)  # _COLUMNS
     for column in range(first, end, _COLUMNS):
@@ -88,11 +88,11 @@ block_sums = by_address(types.void, *ints(9))
 
 
 @stage
-def linear_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def linear_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """QKV and OUTPUT as linear_rows, over groups [groups, height, GROUP_ROWS]."""
     step, layer = as_step(step_at), as_layer(layer_at)
     matrix, bias, x, width, out, height = _task(step, layer, variant)
-    first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, thread, num_threads)
+    first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, part, parts)
     sums = scratch_f32(384)  # PANEL_ROWS x BLOCK_ROWS
     for panel in range(first, end):
         column = panel * PANEL_ROWS

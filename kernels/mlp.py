@@ -27,11 +27,11 @@ _PANEL_SIZE = PANEL_ROWS * BLOCK_ROWS
 
 
 @stage
-def gate_up_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def gate_up_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """activated [rows, inner] = silu(x gate) * (x up), rounded."""
     step, layer = as_step(step_at), as_layer(layer_at)
     width, inner = step.hidden_size, layer.inner
-    first, end = share_of(inner, thread, num_threads)
+    first, end = share_of(inner, part, parts)
     stride = width * size_of(step.code)
     gates, ups = scratch_f32(8), scratch_f32(8)  # _COLUMNS
     for column in range(first, end, _COLUMNS):
@@ -50,14 +50,14 @@ def gate_up_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, var
 
 
 @stage
-def down_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def down_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """The sum over the rank's tiles, added to the residual [rows, hidden] and rounded once.
 
     Where the layer has `partials` the roots go there instead: float32 [roots, rows, hidden].
     """
     step, layer = as_step(step_at), as_layer(layer_at)
     height = step.hidden_size
-    first, end = share_of((height + _COLUMNS - 1) // _COLUMNS, thread, num_threads)
+    first, end = share_of((height + _COLUMNS - 1) // _COLUMNS, part, parts)
     leaves, stack = scratch_f32(512), scratch_f32(128)  # 64 tiles, 16 levels, times _COLUMNS
     for block in range(first, end):
         column = block * _COLUMNS
@@ -113,13 +113,11 @@ def _finish_row(
 
 
 @stage
-def gate_up_groups(
-    thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any
-) -> None:
+def gate_up_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """activated [groups, inner, GROUP_ROWS], as gate_up_rows."""
     step, layer = as_step(step_at), as_layer(layer_at)
     width, inner = step.hidden_size, layer.inner
-    first, end = share_of((inner + PANEL_ROWS - 1) // PANEL_ROWS, thread, num_threads)
+    first, end = share_of((inner + PANEL_ROWS - 1) // PANEL_ROWS, part, parts)
     gates, ups = scratch_f32(384), scratch_f32(384)  # _PANEL_SIZE
     for panel in range(first, end):
         column = panel * PANEL_ROWS
@@ -138,12 +136,12 @@ def gate_up_groups(
 
 
 @stage
-def down_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def down_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """As down_rows, for groups: the residual is [groups, hidden, GROUP_ROWS], the roots
     [roots, groups, hidden, GROUP_ROWS]."""
     step, layer = as_step(step_at), as_layer(layer_at)
     height = step.hidden_size
-    first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, thread, num_threads)
+    first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, part, parts)
     stack = scratch_f32(6144)  # 16 levels x _PANEL_SIZE
     for panel in range(first, end):
         column = panel * PANEL_ROWS

@@ -40,13 +40,13 @@ def _norm_row(step: Any, x: Any, gain: Any, out: Any) -> None:
 
 
 @stage
-def norm_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def norm_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Residual into normed, float32 [rows, hidden]; the variant names the gain.
 
     LAST_ROW: the last row of the residual's groups, as row 0 of normed, with the final gain.
     """
     step, layer = as_step(step_at), as_layer(layer_at)
-    first, end = share_of(1 if variant == LAST_ROW else step.num_rows, thread, num_threads)
+    first, end = share_of(1 if variant == LAST_ROW else step.num_rows, part, parts)
     for row in range(first, end):
         at = 4 * row * step.hidden_size
         x = step.residual + at
@@ -57,11 +57,11 @@ def norm_rows(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, varian
 
 
 @stage
-def norm_groups(thread: Any, num_threads: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
+def norm_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
     """Residual into normed, [groups, hidden, GROUP_ROWS]."""
     step, layer = as_step(step_at), as_layer(layer_at)
     gain = _gain_of(step, layer, variant)
-    first, end = share_of(step.num_groups, thread, num_threads)
+    first, end = share_of(step.num_groups, part, parts)
     for group in range(first, end):
         at = 64 * group * step.hidden_size
         _norm_group(step, step.residual + at, gain, step.normed + at)

@@ -48,8 +48,8 @@ STEP = np.dtype(
     + _fields("inv_freq num_ropes rope_width rope_table")
     + [("norm_eps", np.float32), ("padding", np.float32)]
 )
-"""First the addresses of stages.SHARED, then three lists of stages: int64 pairs (address,
-variant). `before` and `after` run once, `each_layer` for layers [first, end).
+"""First the addresses of stages.SHARED, then three lists of stages as stages.stage_array
+makes them. `before` and `after` run once, `each_layer` for layers [first, end).
 
 hidden_in, hidden_out: rows in the model's format; embedding: 0 where rows come in instead.
 num_groups: those that the rows fill, in a prompt step. positions: int64, one a row (decode) or the
@@ -76,7 +76,7 @@ as_step, as_layer = _as_record(STEP), _as_record(LAYER)
 
 
 def stage(source: Callable[..., None]) -> Function:
-    """A kernel that a team runs: (thread, num_threads, step address, layer address, variant).
+    """A kernel that a team runs: (part, parts, step address, layer address, variant).
 
     Its arguments are numbers; `as_step` and `as_layer` make records of the two addresses.
     """

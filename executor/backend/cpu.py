@@ -33,6 +33,7 @@ from plancc.kernels.stages import (
     ROWS_LAYER,
     ROWS_LEAVE,
     Stages,
+    max_stages,
     segment_runner,
     stage_array,
 )
@@ -55,7 +56,8 @@ class CpuBackend:
         """Allocate a rank and compile its kernels. Raises BadInput for what they do not serve."""
         pieces = rank_pieces(model, layers, blocks=blocks)
         check_runnable(model, layers, tiles)
-        return CpuRank(model, runtime, layers, blocks, tiles, pieces, Team(threads))
+        team = Team(threads, max_stages(layers[1] - layers[0]))
+        return CpuRank(model, runtime, layers, blocks, tiles, pieces, team)
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,9 @@ def _transformers(folder: Path, threads: int) -> dict[str, float]:
     clock = Clock()
     for count in (8, NEW_TOKENS):  # the first warms up
         clock.times.clear()
-        model.generate(torch.tensor(ids), max_new_tokens=count, min_new_tokens=count,
-                       streamer=clock, do_sample=False, eos_token_id=None, pad_token_id=0)  # fmt: skip
+        options = {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False}
+        model.generate(torch.tensor(ids), eos_token_id=None, pad_token_id=0, streamer=clock,
+                       **options)  # fmt: skip
     prompt, first, *_, last = clock.times
     return {"decode_tokens_per_s": (NEW_TOKENS - 1) / (last - first),
             "prompt_tokens_per_s": PROMPT_TOKENS / (first - prompt)}  # fmt: skip
@@ -191,9 +192,9 @@ def _kernels(folder: Path, threads: int) -> dict[str, Any]:
     none = step_us(())
     found = {"embedding, head and step": {"us": round(none, 1), "gb_s": round(
         size["model.embed_tokens.weight"] / none / 1e3, 1)}}  # fmt: skip
-    for function, variant in ROWS_LAYER:
+    for function, variant, most in ROWS_LAYER:
         key = (function.source.__name__, variant)
-        us = (step_us(((function, variant),)) - none) / len(shape.layers)
+        us = (step_us(((function, variant, most),)) - none) / len(shape.layers)
         weights = sum(size[f"{prefix}{name}.weight"] for name in read.get(key, ()))
         found[f"{key[0]} {variant}"] = {"us": round(us, 1)}
         if weights:

@@ -21,7 +21,7 @@ def test_every_family_but_sampling_has_a_plain_reference() -> None:
 
 def test_what_a_layer_runs_is_in_the_registry() -> None:
     known = {function for family in REGISTRY.values() for function in family.decode + family.prompt}
-    run = {function for function, _ in stages.ROWS_LAYER + stages.GROUPS_LAYER}
+    run = {function for function, _, _ in stages.ROWS_LAYER + stages.GROUPS_LAYER}
     assert run <= known
 
 
