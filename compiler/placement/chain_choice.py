@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.compiler.placement.columns import ColumnSet, subsets
-from plancc.compiler.placement.paths import Chains, Limits, Start, may_follow
+from plancc.compiler.placement.paths import Chains, Limits, Start
 from plancc.compiler.placement.problem import INF, Table
+from plancc.compiler.placement.seat_sets import after as set_after
+from plancc.compiler.placement.seat_sets import may_follow
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _sets(chains: Chains) -> list[int]:
 def _open(chains: Chains, start: Start, rest: Table, blocks: int) -> Table:
     """[layer] cost of first column plus the rest, by where the first stage ends."""
     mode, first = start
-    state = 1 << first | blocks << chains.num_seats
+    state = chains.state(first, 1 << first, blocks)
     return chains.join(chains.priced[mode, blocks][first, 0], rest[state, first])
 
 
@@ -99,14 +101,16 @@ def _next_seat(
     so_far: dict[str, Table],
 ) -> tuple[int, dict[str, Table]]:  # fmt: skip
     """The first name that can follow, and the states (least cost so far) behind it."""
-    names, chosen = chains.problem.seats, sum(1 << seat for seat in seats)
+    names, chosen = chains.problem.seats, 1 << seats[0]
+    for seat in seats[1:]:
+        chosen = set_after(chains.problem, chosen, seat)
     options = [s for s in range(chains.num_seats) if may_follow(chains.problem, chosen, s)]
     for seat in sorted(options, key=lambda s: (names[s], s)):
         after: dict[str, Table] = {}
         for mode, states in so_far.items():
             grown = advance(chains, mode, states, seats[-1], seat)
-            width = chains.num_seats
-            index = [chosen | 1 << seat | blocks << width for blocks in _sets(chains)]
+            grown_set = set_after(chains.problem, chosen, seat)
+            index = [chains.state(seats[0], grown_set, blocks) for blocks in _sets(chains)]
             total = chains.join(grown, rest[mode, seats[0]][index, seat])
             if total.min() <= target.value:
                 after[mode] = np.where(total <= target.value, grown, INF)

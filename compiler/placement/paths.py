@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from plancc.compiler.placement.columns import ColumnSet, subsets
-from plancc.compiler.placement.problem import INF, Problem, Table
+from plancc.compiler.placement.problem import INF, Table
+from plancc.compiler.placement.seat_sets import Rows, SeatSets, may_follow, sets_from
 
 Fold = Literal["sum", "worst"]
 Start = tuple[str, int]  # head mode, first seat
@@ -41,6 +42,7 @@ class Chains:
         self.all_blocks = (1 << len(self.problem.free_blocks)) - 1
         self.priced = {key: table.priced(least_free=limits.least_free, most=limits.most)
                        for key, table in columns.by_key.items()}  # fmt: skip
+        self._sets: dict[int, SeatSets] = {}
         self.hop = _capped(columns.times.hop, limits.most)
         self.back = {mode: _capped(columns.back(mode), limits.most)
                      for mode in self.problem.head_modes}  # fmt: skip
@@ -57,94 +59,78 @@ class Chains:
         joined = one + two if self.fold == "sum" else np.maximum(one, two)
         return np.minimum(joined, INF)
 
+    def sets_from(self, first: int) -> SeatSets:
+        if first not in self._sets:
+            self._sets[first] = sets_from(self.problem, first)
+        return self._sets[first]
+
+    def state(self, first: int, chosen: int, blocks: int) -> int:
+        """Row of the tables of chains from `first`: a set of seats, and the blocks placed."""
+        sets = self.sets_from(first)
+        return sets.row[chosen] + blocks * len(sets.sets)
+
     def best_by_count(self, start: Start) -> list[int]:
         """[n] least cost of a chain of exactly n stages; INF where there is none. n = 0 is INF."""
         mode, first = start
-        last, size = self.num_layers, 1 << (self.num_seats + len(self.problem.free_blocks))
+        last, sets = self.num_layers, self.sets_from(first)
+        size = len(sets.sets) * (self.all_blocks + 1)
         reach = np.full((size, self.num_seats, last + 1), INF)
         best = [int(INF)] * (self.num_seats + 1)
         for blocks in subsets(self.all_blocks):
-            reach[1 << first | blocks << self.num_seats, first] = self.priced[mode, blocks][
+            reach[self.state(first, 1 << first, blocks), first] = self.priced[mode, blocks][
                 first, 0
             ]
         if mode == self.problem.head_modes[0]:
-            best[1] = int(reach[1 << first | self.all_blocks << self.num_seats, first, last])
-        for count, sets in enumerate(self._sets_by_count(first)):
-            for seat in range(self.num_seats):
-                self._extend(reach, best, mode, first, count, sets, seat)
+            best[1] = int(reach[self.state(first, 1 << first, self.all_blocks), first, last])
+        for count, moves in enumerate(sets.moves):
+            for seat, (rows, targets) in moves.items():
+                total = self._extend(reach, start, seat, rows, targets)
+                best[count + 1] = min(best[count + 1], total)
         return best
 
-    def _sets_by_count(self, first: int) -> list[list[int]]:
-        """Sets with n seats, `first` among them, blocks not counted; index n."""
-        groups: list[list[int]] = [[] for _ in range(self.num_seats)]
-        for chosen in range(1 << self.num_seats):
-            count = chosen.bit_count()
-            if chosen >> first & 1 and count < self.num_seats:
-                groups[count].append(chosen)
-        return groups
-
-    def _extend(
-        self, reach: Table, best: list[int], mode: str, first: int, count: int,
-        sets: list[int], seat: int,
-    ) -> None:  # fmt: skip
-        """Add `seat` as the next stage to every set of `count` seats that may take it."""
-        mine = [chosen for chosen in sets if may_follow(self.problem, chosen, seat)]
-        if not mine:
-            return
-        last, width = self.num_layers, self.num_seats
+    def _extend(self, reach: Table, start: Start, seat: int, rows: Rows, targets: Rows) -> int:
+        """Add `seat` as the next stage to the sets in `rows`; the least cost of a whole chain."""
+        mode, first = start
+        last, width, best = self.num_layers, len(self.sets_from(first).sets), int(INF)
         for placed in subsets(self.all_blocks):
-            index = np.array(mine) | placed << width
-            arrive = self.join(reach[index], self.hop[None, :, seat, None]).min(axis=1)
-            arrive[:, last] = INF
+            arrive = self.join(reach[rows + placed * width], self.hop[None, :, seat, None])
+            arrive = arrive.min(axis=1)
             for blocks in subsets(self.all_blocks & ~placed):
                 column = self.priced[mode, blocks][seat][None, 1:last]
                 ends = self.join(arrive[:, 1:last, None], column).min(axis=1)
-                target = index | 1 << seat | blocks << width
-                reach[target, seat] = np.minimum(reach[target, seat], ends)
+                reached = reach[:, seat]  # several sets may have one target: where order is given
+                np.minimum.at(reached, targets + (placed | blocks) * width, ends)
                 if placed | blocks == self.all_blocks:
                     total = self.join(ends[:, last], self.back[mode][seat, first])
-                    best[count + 1] = min(best[count + 1], int(total.min()))
+                    best = min(best, int(total.min()))
+        return best
 
     def to_go(self, start: Start, num_stages: int) -> Table:
-        """[set, seat, layer] least cost from a state to the end of a chain of exactly n stages."""
+        """[state, seat, layer] least cost from a state to the end of a chain of n stages."""
         mode, first = start
-        last, width = self.num_layers, self.num_seats
-        rest = np.full((1 << (width + len(self.problem.free_blocks)), width, last + 1), INF)
-        full = [s for s in range(1 << width) if s >> first & 1 and s.bit_count() == num_stages]
-        home = np.zeros(width, np.int64) if num_stages == 1 else self.back[mode][:, first]
-        for chosen in full:
-            rest[chosen | self.all_blocks << width, :, last] = home
-        groups = self._sets_by_count(first)
+        last, sets = self.num_layers, self.sets_from(first)
+        size = len(sets.sets) * (self.all_blocks + 1)
+        rest = np.full((size, self.num_seats, last + 1), INF)
+        home = (np.zeros(self.num_seats, np.int64) if num_stages == 1
+                else self.back[mode][:, first])  # fmt: skip
+        rest[sets.rows_of(num_stages) + self.all_blocks * len(sets.sets), :, last] = home
         for count in range(num_stages - 1, 0, -1):
-            for seat in range(width):
-                self._prepend(rest, mode, groups[count], seat)
+            for seat, (rows, targets) in sets.moves[count].items():
+                self._prepend(rest, start, seat, rows, targets)
         return rest
 
-    def _prepend(self, rest: Table, mode: str, sets: list[int], seat: int) -> None:
-        """Improve states of `sets` by a next stage on `seat`."""
-        mine = [chosen for chosen in sets if may_follow(self.problem, chosen, seat)]
-        if not mine:
-            return
-        last, width = self.num_layers, self.num_seats
+    def _prepend(self, rest: Table, start: Start, seat: int, rows: Rows, targets: Rows) -> None:
+        """Improve the states of `rows` by a next stage on `seat`."""
+        mode, first = start
+        last, width = self.num_layers, len(self.sets_from(first).sets)
         for placed in subsets(self.all_blocks):
-            index = np.array(mine) | placed << width
+            index = rows + placed * width
             for blocks in subsets(self.all_blocks & ~placed):
                 column = self.priced[mode, blocks][seat][None, 1:last]
-                after = rest[index | 1 << seat | blocks << width, seat]
-                begin = self.join(column, after[:, None, :]).min(axis=2)
+                behind = rest[targets + (placed | blocks) * width, seat]
+                begin = self.join(column, behind[:, None, :]).min(axis=2)
                 total = self.join(begin[:, None, :], self.hop[None, :, seat, None])
                 rest[index, :, 1:last] = np.minimum(rest[index, :, 1:last], total)
-
-
-def may_follow(problem: Problem, chosen: int, seat: int) -> bool:
-    """May `seat` be the next stage after the set `chosen`? Order, and one name of equals first."""
-    if chosen >> seat & 1:
-        return False
-    if problem.in_order:
-        return chosen < 1 << seat and (not problem.all_seats or chosen == (1 << seat) - 1)
-    classes = problem.seat_classes
-    earlier = [s for s in range(seat) if classes[s] == classes[seat]]
-    return all(chosen >> s & 1 for s in earlier)
 
 
 def _capped(table: Table, most: int | None) -> Table:

@@ -9,49 +9,39 @@ from collections.abc import Callable
 import numpy as np
 
 from plancc.compiler.placement.columns import ColumnSet, column_set, subsets
-from plancc.compiler.placement.paths import may_follow
 from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.seat_sets import after, may_follow
 from plancc.compiler.placement.timeless import no_times
 
 
 def fits(problem: Problem) -> bool:
     """Some legal chain leaves every seat's device within its budget."""
     columns = column_set(problem, no_times(problem))
-    return any(_reaches(columns, mode, first) for mode in problem.head_modes
-               for first in range(problem.num_seats) if may_follow(problem, 0, first))  # fmt: skip
+    return any(_some_chain_ends(columns, mode) for mode in problem.head_modes)
 
 
-def _reaches(columns: ColumnSet, mode: str, first: int) -> bool:
-    problem = columns.problem
-    width, all_blocks = problem.num_seats, (1 << len(problem.free_blocks)) - 1
-    if _allows(problem, 1) and _fits_run(columns, mode, all_blocks, first, 0):
-        return True
-    best = {1 << first | blocks << width: _before_last(columns, mode, blocks, first, 0)
-            for blocks in subsets(all_blocks)}  # fmt: skip
-    return _grow(columns, mode, best, all_blocks)
-
-
-def _grow(columns: ColumnSet, mode: str, best: dict[int, int], all_blocks: int) -> bool:
+def _some_chain_ends(columns: ColumnSet, mode: str) -> bool:
     """Add seats to sets in order of size, until one chain ends at the last layer."""
-    problem, width = columns.problem, columns.problem.num_seats
-    frontier = sorted(best)
-    while frontier:
-        after: dict[int, int] = {}
-        for state in frontier:
-            chosen, placed = state & ((1 << width) - 1), state >> width
-            for seat in range(width):
-                if best[state] <= 0 or not may_follow(problem, chosen, seat):
+    problem = columns.problem
+    all_blocks = (1 << len(problem.free_blocks)) - 1
+    ends = {blocks: _ends(columns, mode, blocks) for blocks in subsets(all_blocks)}
+    best = {(0, 0): 0}  # (seats used, blocks placed) -> furthest layer
+    for count in range(1, problem.num_seats + 1):
+        grown: dict[tuple[int, int], int] = {}
+        for (chosen, placed), here in best.items():
+            for seat in range(problem.num_seats):
+                if not may_follow(problem, chosen, seat):
                     continue
+                target = after(problem, chosen, seat) if chosen else 1 << seat
                 for blocks in subsets(all_blocks & ~placed):
-                    here = best[state]
-                    if (placed | blocks) == all_blocks and _allows(problem, chosen.bit_count() + 1):
-                        if _fits_run(columns, mode, blocks, seat, here):
+                    furthest, is_last = ends[blocks]
+                    if placed | blocks == all_blocks and is_last[seat][here]:
+                        if _allows(problem, count):
                             return True
-                    target = chosen | 1 << seat | (placed | blocks) << width
-                    end = _before_last(columns, mode, blocks, seat, here)
-                    after[target] = max(after.get(target, 0), end)
-        best = after
-        frontier = sorted(state for state, end in after.items() if end > 0)
+                    key = target, placed | blocks
+                    if furthest[seat][here] > grown.get(key, 0):
+                        grown[key] = furthest[seat][here]
+        best = grown
     return False
 
 
@@ -62,19 +52,12 @@ def _allows(problem: Problem, num_stages: int) -> bool:
     return not problem.all_seats or num_stages == problem.num_seats
 
 
-def _ok(columns: ColumnSet, mode: str, blocks: int) -> np.ndarray:
-    table = columns.by_key[mode, blocks]
-    return table.legal & (table.free >= 0)
-
-
-def _fits_run(columns: ColumnSet, mode: str, blocks: int, seat: int, first: int) -> bool:
-    return bool(_ok(columns, mode, blocks)[seat, first, columns.problem.num_layers])
-
-
-def _before_last(columns: ColumnSet, mode: str, blocks: int, seat: int, first: int) -> int:
-    """The furthest layer short of the last that a stage from `first` reaches; 0 for none."""
-    ends = np.flatnonzero(_ok(columns, mode, blocks)[seat, first, : columns.problem.num_layers])
-    return int(ends.max()) if len(ends) else 0
+def _ends(columns: ColumnSet, mode: str, blocks: int) -> tuple[list[list[int]], list[list[bool]]]:
+    """[seat][first] the furthest end short of the last layer (0: none), and may it be the last."""
+    table, last = columns.by_key[mode, blocks], columns.problem.num_layers
+    fit = table.legal & (table.free >= 0)
+    before = fit[:, :, :last] * np.arange(last)
+    return before.max(axis=2).tolist(), fit[:, :, last].tolist()
 
 
 def largest(low: int, high: int, holds: Callable[[int], bool]) -> int | None:
