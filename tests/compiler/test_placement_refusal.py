@@ -1,0 +1,137 @@
+"""What a refusal says: needs by part, what binds, what would fit."""
+
+import pytest
+from plancc_builders import GIB, MIB, build_device, build_layer, build_model, build_topology, gib
+from plancc_cuts import has_room, ledgers_of, placed, refused
+
+from plancc.ir.errors import DoesNotFit
+from plancc.ir.manifest import ModelShape
+from plancc.ir.topology import Topology
+
+CHUNK = 512
+
+
+def model(count: int = 12, **fields: object) -> ModelShape:
+    layers = [build_layer(gib(1.0), kv=65536, state=MIB)] * count
+    return build_model(layers, embed=GIB, head=GIB, hidden_size=1024, **fields)
+
+
+def machine(*free: float) -> Topology:
+    rows = [build_device(f"d{i}", size, overhead_bytes=gib(0.5)) for i, size in enumerate(free)]
+    return build_topology(rows)
+
+
+def test_every_device_tells_its_needs_by_part_what_it_has_and_lacks() -> None:
+    error = refused(model(), machine(7.0, 7.0), context=8192)
+    rows = error.report["devices"]
+    assert sorted(row["device"] for row in rows) == ["d0", "d1"]
+    for row in rows:
+        assert sum(row["need"].values()) == row["need_bytes"]
+        assert row["have_bytes"] == gib(7.0)
+        assert row["short_bytes"] == max(0, row["need_bytes"] - row["have_bytes"]) > 0
+        assert row["need"]["hop_buffers"] == 2 * CHUNK * 2048
+        assert {"weights", "kv", "state", "blocks", "overhead"} < set(row["need"])
+        assert f"{row['device']}: needs" in str(error)
+    assert sum(row["need"]["weights"] for row in rows) == 12 * GIB
+
+
+def test_the_sum_fails_where_all_devices_together_lack_room() -> None:
+    error = refused(model(), machine(7.0, 7.0), context=8192)
+    assert error.report["fails"] == {
+        "kind": "sum",
+        "need_bytes": 14 * GIB + 12 * (65536 * 8192 + MIB),
+        "have_bytes": 2 * gib(6.5),
+    }
+    assert "the sum fails" in str(error)
+
+
+def test_the_packing_fails_where_whole_layers_do_not_go_in() -> None:
+    layers = [build_layer(gib(3.0))] * 4
+    error = refused(build_model(layers, hidden_size=8), machine(6.0, 6.0, 6.0, 4.0 - 1.5))
+    assert error.report["fails"]["kind"] == "packing"
+    assert error.report["fails"]["need_bytes"] == 12 * GIB <= error.report["fails"]["have_bytes"]
+    assert "the packing fails" in str(error)
+
+
+def test_largest_context_and_slots_are_exact() -> None:
+    machines = machine(11.0, 11.0)
+    error = refused(model(), machines, context=8192, slots=2)
+    longest, most = error.report["largest"]["context"], error.report["largest"]["slots"]
+    assert has_room(model(), machines, context=longest, slots=2)
+    assert not has_room(model(), machines, context=longest + 1, slots=2)
+    assert most == 1
+    assert not has_room(model(), machines, context=8192, slots=2)
+    assert f"--context {longest}, or --slots 1" in str(error)
+
+
+def test_no_context_is_offered_where_the_weights_alone_are_too_large() -> None:
+    error = refused(model(), machine(4.0, 4.0), context=8192, slots=4)
+    assert error.report["largest"] == {"context": None, "slots": None}
+    assert "no context is small enough" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "binding"),
+    [
+        ({"pin": {"head": "d2"}}, ["--pin head=d2"]),
+        ({"stage_layers": (11, 1)}, ["--stage-layers 11,1"]),
+        ({"devices": ("d1", "d2")}, ["--devices d1,d2"]),
+        ({"max_devices": 1}, ["--max-devices 1"]),
+        ({"max_devices": 2, "pin": {"head": "d2"}}, ["--pin head=d2"]),
+        ({"devices": ("d0", "d1"), "stage_layers": (1, 11)}, ["--stage-layers 1,11"]),
+        ({}, []),
+    ],
+)
+def test_the_flag_that_binds_is_named(flags: dict[str, object], binding: list[str]) -> None:
+    """It would fit without it, all others kept."""
+    context, count = (64, 12) if flags else (64, 40)
+    error = refused(model(count), machine(10.0, 8.0, 1.4), context=context, **flags)
+    assert error.report["binding"] == binding
+    for flag in binding:
+        assert flag in str(error)
+
+
+def test_the_place_of_the_head_binds_too() -> None:
+    """A tied head beside the embedding is free; at the other end it is a second copy."""
+    layers = [build_layer(gib(1.0))] * 6
+    tied = build_model(layers, embed=gib(1.5), head=gib(1.5), tied=True, hidden_size=8)
+    machines = machine(5.1, 4.0)
+    assert has_room(tied, machines)
+    error = refused(tied, machines, head="last", devices=("d0", "d1"))
+    assert error.report["binding"] == ["--head last"]
+    assert "--head last" in str(error)
+
+
+def test_the_attempt_is_one_that_lacks_least() -> None:
+    """13 GiB on 6 + 6 + 0: no device lacks more than the best split makes it."""
+    error = refused(model(12), machine(6.0, 6.0), context=64)
+    worst = max(row["short_bytes"] for row in error.report["devices"])
+    assert worst < gib(1.6)
+
+
+def test_a_repeated_device_is_refused_once_with_its_shared_budget() -> None:
+    error = refused(model(12), machine(6.0), context=64, devices=("d0", "d0"))
+    (row,) = error.report["devices"]
+    assert row["need"]["weights"] == 12 * GIB
+    assert row["need"]["overhead"] == gib(0.5)
+    assert row["have_bytes"] == gib(6.0)
+
+
+def test_reserve_is_no_room() -> None:
+    kept = build_topology([build_device("d0", 16.0, reserve_bytes=gib(2.5))])
+    assert has_room(model(12), build_topology([build_device("d0", 16.0)]), context=64)
+    assert refused(model(12), kept, context=64).report["devices"][0]["have_bytes"] == gib(13.5)
+
+
+def test_a_refusal_is_a_clear_no() -> None:
+    error = refused(model(12), machine(4.0), context=64)
+    assert isinstance(error, DoesNotFit)
+    assert error.exit_code == 1
+
+
+def test_what_fits_has_ledgers_within_every_budget() -> None:
+    machines = machine(9.0, 9.0)
+    placement = placed(model(), machines, context=512)
+    for name, ledger in ledgers_of(model(), machines, placement, context=512).items():
+        assert ledger.total == sum(ledger.parts().values())
+        assert ledger.free_after == gib(9.0) - ledger.total >= 0, name
