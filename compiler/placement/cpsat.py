@@ -41,16 +41,6 @@ def can_prove(problem: Problem) -> bool:
     return all(len(np.unique(table[above])) == 1 for table in problem.workspace.values())
 
 
-def prove(columns: ColumnSet, goal: Goal, hint: Shape) -> Bound:
-    """Minimise the goal from a hinted shape; the hint decides nothing but the time it takes."""
-    model = ChainModel(columns, goal)
-    model.add_hint(hint)
-    model.cp.minimize(model.value)
-    bound, _ = model.solve()
-    assert bound is not None, "a hinted problem has a solution"
-    return bound
-
-
 class ChainModel:
     """Variables and rows; built once, solved once."""
 

@@ -3,9 +3,10 @@
 from importlib.metadata import version
 
 from plancc.compiler.placement.chain_choice import Shape
-from plancc.compiler.placement.cpsat import Bound, Goal, can_prove, prove
+from plancc.compiler.placement.cpsat import Bound, Goal, can_prove
 from plancc.compiler.placement.objectives import Option
 from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.prove import prove
 from plancc.ir.plan import Proof
 from plancc.ir.version import VERSION
 
@@ -38,7 +39,7 @@ def _bounds(
     """(of T*, of the chosen shape); one stage alone needs no search."""
     if problem.ask.objective == "latency":
         goal = Goal(1, 0, most_stages=max(found))
-        of_best = prove(best.columns, goal, best_shape)
+        of_best = prove(best.columns, goal, best_shape, best.value)
     else:
         of_best = _prove_at(best, best_shape)
     return of_best, of_best if option is best else _prove_at(option, shape)
@@ -48,7 +49,7 @@ def _prove_at(option: Option, shape: Shape) -> Bound:
     if option.num_stages == 1:
         value = option.value // option.scale
         return Bound(True, value, value)
-    return prove(option.columns, option.goal, shape)
+    return prove(option.columns, option.goal, shape, option.value // option.scale)
 
 
 def _context_proof(problem: Problem) -> Proof:
