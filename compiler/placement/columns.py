@@ -9,7 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from plancc.compiler.placement.problem import INF, Problem, Table, Times
+from plancc.compiler.placement.problem import INF, Problem, Table
+from plancc.compiler.placement.times import Times
 
 
 @dataclass(frozen=True)

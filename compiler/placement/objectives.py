@@ -13,8 +13,9 @@ from plancc.compiler.placement.chain_choice import Target
 from plancc.compiler.placement.columns import ColumnSet, column_set
 from plancc.compiler.placement.cpsat import Goal
 from plancc.compiler.placement.paths import Chains, Limits, Start
-from plancc.compiler.placement.problem import INF, Problem, decode_times, prompt_times
+from plancc.compiler.placement.problem import INF, Problem
 from plancc.compiler.placement.search import least_value
+from plancc.compiler.placement.times import decode_times, prompt_times
 
 Values = dict[int, tuple[int, tuple[Start, ...]]]
 """Number of stages -> the least value, and the starts that reach it."""

@@ -7,7 +7,7 @@ from plancc.compiler.placement.cpsat import Bound, Goal
 from plancc.compiler.placement.objectives import allowed_counts
 from plancc.compiler.placement.placement import Placement
 from plancc.compiler.placement.preference import within_margin
-from plancc.compiler.placement.problem import Problem, decode_times, prompt_times
+from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.proof import space_of
 from plancc.compiler.placement.search import (
     fewest_stages,
@@ -16,6 +16,7 @@ from plancc.compiler.placement.search import (
     with_stages,
 )
 from plancc.compiler.placement.shapes import placed_stages
+from plancc.compiler.placement.times import decode_times, prompt_times
 from plancc.ir.errors import GapLeft
 from plancc.ir.plan import Alternative, Proof
 

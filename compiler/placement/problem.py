@@ -4,28 +4,17 @@ A *seat* is a device that a stage may sit on; a *column* is (seat, first, end): 
 exact, times are whole ns, so that an optimum is an equality and not a tolerance.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plancc.compiler.cost.comm import STEP_BYTES, hop_ns
-from plancc.compiler.cost.compute import (
-    Work,
-    decode_layer_ns,
-    embed_ns,
-    head_ns,
-    prompt_layer_ns,
-)
 from plancc.ir.ask import Ask
 from plancc.ir.buffers import workspace_bytes
-from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import (
     head_extra_bytes,
-    hidden_row_bytes,
     hop_buffer_bytes,
     layer_kv_bytes,
     layer_weight_bytes,
@@ -102,7 +91,7 @@ class Problem:
             + self.ask.slots * layer.state_bytes_per_slot
             for layer in self.model.layers
         ]  # fmt: skip
-        return _prefix(rows)
+        return prefix_sums(rows)
 
     @property
     def kv_dtype(self) -> str:
@@ -222,64 +211,5 @@ class Problem:
         return link and (link.latency_us, link.bandwidth_gb_s, link.points)
 
 
-@dataclass(frozen=True)
-class Times:
-    """ns of a step's parts on every seat: what an objective adds up or takes the worst of."""
-
-    layers: Table  # [seats, L + 1] prefix sums
-    embed: Table  # [seats]
-    head: Table  # [seats]
-    hop: Table  # [seats, seats] one step's rows
-    token: Table  # [seats, seats] a sampled token on its way back
-
-
-def decode_times(problem: Problem, rows: int) -> Times:
-    work = Work(rows, problem.context, problem.kv_dtype)
-    model = problem.model
-    layers = [
-        _by_kind(problem, partial(decode_layer_ns, model, d, work=work)) for d in problem.devices
-    ]
-    heads = [head_ns(model, device, work) for device in problem.devices]
-    return _times(problem, layers, heads, rows)
-
-
-def prompt_times(problem: Problem, rows: int) -> Times:
-    work = Work(rows, problem.context, problem.kv_dtype)
-    model, prompt = problem.model, problem.ask.prompt or 1
-    layers = [
-        _by_kind(problem, partial(prompt_layer_ns, model, d, work=work, prompt=prompt))
-        for d in problem.devices
-    ]
-    return _times(problem, layers, [0] * problem.num_seats, rows)
-
-
-def _by_kind(problem: Problem, price: Callable[..., int]) -> list[int]:
-    """The price of every layer; layers that are alike are priced once."""
-    known: dict[Layer, int] = {}
-    for index, layer in enumerate(problem.model.layers):
-        if layer not in known:
-            known[layer] = price(index=index)
-    return [known[layer] for layer in problem.model.layers]
-
-
-def _times(problem: Problem, layers: list[list[int]], heads: list[int], rows: int) -> Times:
-    row_bytes = rows * hidden_row_bytes(problem.model)
-    embeds = [embed_ns(problem.model, device) for device in problem.devices]
-    return Times(
-        layers=np.stack([_prefix(row) for row in layers]),
-        embed=np.array(embeds, np.int64),
-        head=np.array(heads, np.int64),
-        hop=_hops(problem, row_bytes),
-        token=_hops(problem, STEP_BYTES),
-    )
-
-
-def _hops(problem: Problem, size_bytes: int) -> Table:
-    names = problem.seats
-    return np.array(
-        [[hop_ns(problem.topology, a, b, size_bytes) for b in names] for a in names], np.int64
-    )
-
-
-def _prefix(rows: list[int]) -> Table:
+def prefix_sums(rows: list[int]) -> Table:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(rows, np.int64))])

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from plancc.compiler.placement.problem import Problem, Times
+from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.times import Times
 
 
 def no_times(problem: Problem) -> Times:
