@@ -14,6 +14,8 @@ from plancc.compiler.placement.problem import Table
 class ColumnModel(ChainModel):
     """ChainModel over the kept columns alone: every span is a sum of flags."""
 
+    presolve = False  # of flags alone it finds little, and takes most of the time
+
     def __init__(self, columns: ColumnSet, goal: Goal, kept: Kept) -> None:
         self.kept = kept
         super().__init__(columns, goal)

@@ -13,8 +13,7 @@ from ortools.sat.python import cp_model
 
 from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.columns import ColumnSet
-from plancc.compiler.placement.problem import Problem, Table
-from plancc.compiler.placement.times import Times
+from plancc.compiler.placement.problem import Problem, Table, Times
 
 DETERMINISTIC_LIMIT = 120.0  # of CP-SAT's own clock, so that every machine stops at the same place
 
@@ -45,6 +44,8 @@ def can_prove(problem: Problem) -> bool:
 class ChainModel:
     """Variables and rows; built once, solved once."""
 
+    presolve = True
+
     def __init__(self, columns: ColumnSet, goal: Goal) -> None:
         self.cp = cp_model.CpModel()
         self.columns, self.goal = columns, goal
@@ -61,6 +62,7 @@ class ChainModel:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
+        solver.parameters.cp_model_presolve = self.presolve
         solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
         status = solver.solve(self.cp)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
