@@ -13,7 +13,8 @@ from ortools.sat.python import cp_model
 
 from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.columns import ColumnSet
-from plancc.compiler.placement.problem import Problem, Table, Times
+from plancc.compiler.placement.problem import Problem, Table
+from plancc.compiler.placement.times import Times
 
 DETERMINISTIC_LIMIT = 120.0  # of CP-SAT's own clock, so that every machine stops at the same place
 
