@@ -12,8 +12,7 @@ import numpy as np
 from numba import types
 
 from plancc.kernels.address import by_address, ints, load_f32, load_i64, scratch_f32, store_f32
-from plancc.kernels.attention_rows import run_end
-from plancc.kernels.cache import first_seen, row_of
+from plancc.kernels.cache import first_seen, page_after, page_of, row_of, run_at
 from plancc.kernels.compile import function, kernel
 from plancc.kernels.formats import size_of
 from plancc.kernels.functions import exp_f32
@@ -111,16 +110,15 @@ def _walk(step_at: Any, layer_at: Any, group: Any, kv_head: Any, peaks: Any, wei
 def _gather(step: Any, layer: Any, head: Any, first: Any, end: Any, keys: Any, values: Any) -> None:
     """K and V of positions [first, end) as float32 [positions, head_dim]."""
     size, heads, slot = layer.head_dim, layer.num_kv_heads, load_i64(step.slots, 0)
-    position = first
-    while position < end:
-        until = run_end(step, layer, position, end)
-        place = row_of(step, layer, slot, position)
-        for j in range(until - position):
+    done, (page, offset) = 0, page_of(step, layer, first)
+    while done < end - first:
+        place, count = run_at(step, layer, slot, page, offset, end - first - done)
+        for j in range(count):
             at = ((place + j) * heads + head) * size * size_of(step.kv_code)
-            out = 4 * (position - first + j) * size
+            out = 4 * (done + j) * size
             widen(step.widen, layer.keys + at, step.kv_code, size, keys + out)
             widen(step.widen, layer.values + at, step.kv_code, size, values + out)
-        position = until
+        done, page, offset = done + count, page_after(step, layer, page), 0
 
 
 @function("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
-from plancc.kernels.cache import first_seen, row_of
+from plancc.kernels.cache import first_seen, page_after, page_of, row_of, run_at
 from plancc.kernels.compile import kernel
 from plancc.kernels.formats import size_of
 from plancc.kernels.functions import exp_f32
@@ -93,19 +93,16 @@ def _score(
     step: Any, layer: Any, slot: Any, head: Any, first: Any, end: Any, query: Any, scores: Any
 ) -> Any:
     """scores = q k / sqrt(head_dim) of positions [first, end); returns the largest."""
-    size, heads = layer.head_dim, layer.num_kv_heads
-    kv_head = head // (layer.num_heads // heads)
-    scale = _ONE / np.sqrt(np.float32(size))
-    stride = heads * size * size_of(step.kv_code)
-    peak = np.float32(-np.inf)
-    position = first
-    while position < end:
-        until = run_end(step, layer, position, end)
-        place = row_of(step, layer, slot, position)
-        keys = layer.keys + place * stride + kv_head * size * size_of(step.kv_code)
-        row_dots(step.row_dots, keys, stride, until - position, query, size, step.kv_code,
-                 scores + 4 * (position - first))  # fmt: skip
-        position = until
+    size = layer.head_dim
+    stride = layer.num_kv_heads * size * size_of(step.kv_code)
+    keys = layer.keys + _kv_head(layer, head) * size * size_of(step.kv_code)
+    done, (page, offset) = 0, page_of(step, layer, first)
+    while done < end - first:
+        place, count = run_at(step, layer, slot, page, offset, end - first - done)
+        row_dots(step.row_dots, keys + place * stride, stride, count, query, size, step.kv_code,
+                 scores + 4 * done)  # fmt: skip
+        done, page, offset = done + count, page_after(step, layer, page), 0
+    scale, peak = _ONE / np.sqrt(np.float32(size)), np.float32(-np.inf)
     for j in range(end - first):
         value = load_f32(scores, j) * scale
         store_f32(scores, j, value)
@@ -114,11 +111,9 @@ def _score(
 
 
 @kernel
-def run_end(step: Any, layer: Any, position: Any, end: Any) -> Any:
-    """The end of the run of positions from `position` on whose rows follow each other."""
-    index = position % layer.capacity
-    left = min(step.page_tokens - index % step.page_tokens, layer.capacity - index)
-    return min(end, position + left)
+def _kv_head(layer: Any, head: Any) -> Any:
+    """The K head that a query head reads."""
+    return head // (layer.num_heads // layer.num_kv_heads)
 
 
 @kernel
@@ -126,14 +121,12 @@ def _mix(
     step: Any, layer: Any, slot: Any, head: Any, first: Any, end: Any, factors: Any, sums: Any
 ) -> None:
     """sums += factor x V row over positions [first, end), in order."""
-    size, heads = layer.head_dim, layer.num_kv_heads
-    kv_head = head // (layer.num_heads // heads)
-    stride = heads * size
-    position = first
-    while position < end:
-        until = run_end(step, layer, position, end)
-        place = row_of(step, layer, slot, position)
-        values = layer.values + (place * stride + kv_head * size) * size_of(step.kv_code)
-        add_rows(step.add_rows, values, stride, step.kv_code, factors + 4 * (position - first),
-                 until - position, sums, size)  # fmt: skip
-        position = until
+    size = layer.head_dim
+    stride = layer.num_kv_heads * size
+    done, (page, offset) = 0, page_of(step, layer, first)
+    while done < end - first:
+        place, count = run_at(step, layer, slot, page, offset, end - first - done)
+        at = (place * stride + _kv_head(layer, head) * size) * size_of(step.kv_code)
+        add_rows(step.add_rows, layer.values + at, stride, step.kv_code, factors + 4 * done, count,
+                 sums, size)  # fmt: skip
+        done, page, offset = done + count, page_after(step, layer, page), 0

@@ -9,12 +9,14 @@ stale machine code after a change in another file: ours is keyed by all sources.
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import llvmlite
 import numba
 from numba import cfunc, njit
 from numba.extending import intrinsic as _intrinsic
@@ -24,6 +26,7 @@ _PART: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wr
 
 Compiled = Callable[..., Any]
 _CONFIG: Any = numba.config
+_LOCK = threading.RLock()  # the cache's place is a global of numba
 
 
 def kernel(function: Compiled) -> Compiled:
@@ -70,25 +73,26 @@ def compile_entry(source: Compiled, signature: str) -> Compiled:
 
 def _compile(source: Compiled, decorator: Callable[[bool], Any]) -> Any:
     """Compiled, from the cache where possible: a broken cache costs time, never the run."""
-    folder = cache_folder()
-    if folder is not None:
-        before = _CONFIG.CACHE_DIR
-        try:
-            _CONFIG.CACHE_DIR = str(folder)
-            return decorator(True)(source)
-        except (OSError, EOFError, RuntimeError, UnpicklingError):
-            pass  # disk full, a truncated file, a folder removed meanwhile
-        finally:
-            _CONFIG.CACHE_DIR = before
-    return decorator(False)(source)
+    with _LOCK:
+        folder = cache_folder()
+        if folder is not None:
+            before = _CONFIG.CACHE_DIR
+            try:
+                _CONFIG.CACHE_DIR = str(folder)
+                return decorator(True)(source)
+            except (OSError, EOFError, RuntimeError, UnpicklingError):
+                pass  # disk full, a truncated file, a folder removed meanwhile
+            finally:
+                _CONFIG.CACHE_DIR = before
+        return decorator(False)(source)
 
 
 @cache
 def cache_folder() -> Path | None:
     """A writable folder named by the digest of all kernel sources; None where there is none."""
-    base = _CONFIG.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "plancc" / f"kernels-{_sources_digest()[:16]}"
     try:
+        base = _CONFIG.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base) / "plancc" / f"kernels-{_sources_digest()[:16]}"
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
@@ -97,7 +101,7 @@ def cache_folder() -> Path | None:
 
 
 def _sources_digest() -> str:
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

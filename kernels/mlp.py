@@ -17,7 +17,7 @@ from plancc.kernels.formats import size_of
 from plancc.kernels.functions import silu
 from plancc.kernels.linear import block_sums, write_column
 from plancc.kernels.panels import GROUP_ROWS, PANEL_ROWS
-from plancc.kernels.primitives import round_to, row_dots, tile_dots
+from plancc.kernels.primitives import dot, round_to, tile_dots
 from plancc.kernels.tables import BLOCK_ROWS, as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
@@ -39,8 +39,10 @@ def gate_up_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: An
         gate = layer.gate_up + column * stride
         for row in range(step.num_rows):
             x = step.normed + 4 * row * width
-            row_dots(step.row_dots, gate, stride, count, x, width, step.code, gates)
-            row_dots(step.row_dots, gate + inner * stride, stride, count, x, width, step.code, ups)
+            for j in range(count):  # in turns: two streams of reads are faster than one
+                at = gate + j * stride
+                store_f32(gates, j, dot(step.dot, at, x, width, step.code))
+                store_f32(ups, j, dot(step.dot, at + inner * stride, x, width, step.code))
             for j in range(count):
                 value = silu(load_f32(gates, j)) * load_f32(ups, j)
                 store_f32(step.activated, row * inner + column + j, value)
