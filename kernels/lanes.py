@@ -64,12 +64,11 @@ def store(b: ir.IRBuilder, value: ir.Value, address: ir.Value, index: ir.Value) 
 
 
 def _prefetch(
-    b: ir.IRBuilder, address: ir.Value, index: ir.Value, code: int, ahead_bytes: ir.Value
+    b: ir.IRBuilder, address: ir.Value, index: ir.Value, code: int, ahead_bytes: int
 ) -> None:
-    """Ask for the LANES numbers so far ahead of element `index`."""
     size = FORMAT_BYTES[code]
     for line in range(0, LANES * size, 64):
-        ahead = b.add(b.add(b.mul(index, I64(size)), ahead_bytes), I64(line))
+        ahead = b.add(b.mul(index, I64(size)), I64(ahead_bytes + line))
         place = pointer(b, address, I8, ahead)
         call_llvm(b, "llvm.prefetch.p0", ir.VoidType(), [place, I32(0), I32(3), I32(1)])
 
@@ -94,7 +93,7 @@ def _by_format(b: ir.IRBuilder, code: ir.Value, emit: Callable[[int], None]) -> 
 
 def _dot_of(
     b: ir.IRBuilder, weights: ir.Value, row: ir.Value, count: ir.Value, known: int,
-    places: tuple[ir.Value, ir.Value], ahead_bytes: ir.Value,
+    places: tuple[ir.Value, ir.Value], ahead_bytes: int = _AHEAD_BYTES,
 ) -> ir.Value:  # fmt: skip
     """The value of `dot` for a format known now. `places` keep a vector of LANES and one of 1
     from block to block; LLVM makes them registers."""
@@ -121,7 +120,7 @@ def _emit_dot(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     b.store(ir.Constant(F32, 0.0), found)
 
     def emit(known: int) -> None:
-        b.store(_dot_of(b, weights, row, count, known, places, I64(_AHEAD_BYTES)), found)
+        b.store(_dot_of(b, weights, row, count, known, places), found)
 
     _by_format(b, code, emit)
     return b.load(found)
@@ -135,22 +134,14 @@ left of a multiple of LANES is one more chain, added last.
 """
 
 
-def _rows_ahead(b: ir.IRBuilder, row_bytes: ir.Value, stride: ir.Value) -> ir.Value:
-    """_AHEAD_BYTES of rows that have gaps between them, so that no gap is fetched."""
-    is_short = b.icmp_signed("<", row_bytes, I64(_AHEAD_BYTES))
-    rows = b.udiv(I64(_AHEAD_BYTES), b.select(is_short, row_bytes, I64(_AHEAD_BYTES)))
-    return b.select(is_short, b.mul(rows, stride), I64(_AHEAD_BYTES))
-
-
 def _emit_row_dots(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     rows, stride, num_rows, row, count, code, out = a
     places = _dot_places(b)
 
     def emit(known: int) -> None:
-        ahead = _rows_ahead(b, b.mul(count, I64(FORMAT_BYTES[known])), stride)
         with cgutils.for_range(b, num_rows) as loop:
             here = b.add(rows, b.mul(loop.index, stride))
-            value = _dot_of(b, here, row, count, known, places, ahead)
+            value = _dot_of(b, here, row, count, known, places)
             b.store(value, pointer(b, out, F32, loop.index))
 
     _by_format(b, code, emit)
@@ -171,7 +162,7 @@ def _emit_tile_dots(b: ir.IRBuilder, a: list[ir.Value]) -> None:
             here = b.add(weights, b.mul(first, I64(FORMAT_BYTES[known])))
             x = b.add(row, b.mul(first, I64(4)))
             count = b.sub(end, first)
-            value = _dot_of(b, here, x, count, known, places, I64(_TILE_AHEAD_BYTES))
+            value = _dot_of(b, here, x, count, known, places, _TILE_AHEAD_BYTES)
             b.store(value, pointer(b, out, F32, b.mul(loop.index, stride)))
 
     _by_format(b, code, emit)
@@ -222,15 +213,10 @@ def _emit_add_rows(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     rows, stride, code, factors, count, out, width = a
 
     def columns(first: ir.Value, lanes: int, known: int) -> None:
-        row_bytes, stride_bytes = (b.mul(n, I64(FORMAT_BYTES[known])) for n in (width, stride))
-        ahead = _rows_ahead(b, row_bytes, stride_bytes)
         place = cgutils.alloca_once(b, vector(lanes))
         b.store(load(b, out, first, lanes, FLOAT32), place)
         with cgutils.for_range(b, count) as loop:
-            at = b.add(b.mul(loop.index, stride), first)
-            if lanes == LANES:
-                _prefetch(b, rows, at, known, ahead)
-            w = load(b, rows, at, lanes, known)
+            w = load(b, rows, b.add(b.mul(loop.index, stride), first), lanes, known)
             factor = b.load(pointer(b, factors, F32, loop.index))
             b.store(fma(b, splat(b, factor, lanes), w, b.load(place), lanes), place)
         store(b, b.load(place), out, first)
