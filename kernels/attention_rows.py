@@ -19,8 +19,9 @@ from plancc.kernels.rotary import rotate_row, table_of_row
 from plancc.kernels.tables import as_layer, as_step, stage
 from plancc.kernels.team import share_of
 
-KEY_BLOCK = 256
+KEY_BLOCK = 64  # K and V of one head and block stay in the near cache for all its queries
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_LEAST = np.float32(-3.0e38)
 
 
 @stage
@@ -46,56 +47,77 @@ def attend_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any
     """attended [rows, num_heads * head_dim], rounded to the model's format."""
     step, layer = as_step(step_at), as_layer(layer_at)
     size, heads = layer.head_dim, layer.num_heads
-    first, end = share_of(step.num_rows * heads, part, parts)
-    query = scratch_f32(256)  # MAX_HEAD_DIM
+    shared = heads // layer.num_kv_heads
+    # Queries of one K head together read it once; but every thread should have some.
+    together = shared if parts <= step.num_rows * layer.num_kv_heads else 1
+    first, end = share_of(step.num_rows * heads // together, part, parts)
     for item in range(first, end):
-        row, head = item // heads, item % heads
-        x = step.qkv + 4 * (row * layer.qkv_width + head * size)
-        rotate_row(x, table_of_row(step, layer.rope, row), step.rope_width, layer.rotary_dim,
-                   size, query)  # fmt: skip
-        out = step.attended + 4 * item * size
-        weight = _attend(step, layer, row, head, query, out)
-        for i in range(size):
-            store_f32(out, i, load_f32(out, i) / weight)
-        round_to(step.round_to, out, size, step.code)
+        row, head = item * together // heads, item * together % heads
+        queries = step.qkv + 4 * (row * layer.qkv_width + head * size)
+        out = step.attended + 4 * item * together * size
+        table = table_of_row(step, layer.rope, row)
+        for j in range(together):
+            query = queries + 4 * j * size
+            rotate_row(query, table, step.rope_width, layer.rotary_dim, size, query)
+        _attend(step, layer, row, head // shared, together, queries, out)
+        round_to(step.round_to, out, together * size, step.code)
 
 
 @kernel
-def _attend(step: Any, layer: Any, row: Any, head: Any, query: Any, out: Any) -> Any:
-    """out = sum of exp(score - largest) V; returns the sum of exp(score - largest)."""
+def _attend(
+    step: Any, layer: Any, row: Any, kv_head: Any, num_queries: Any, queries: Any, out: Any
+) -> None:
+    """out [queries, head_dim]: a block of keys at a time, for each of the queries."""
     size = layer.head_dim
-    scores, sums = scratch_f32(256), scratch_f32(256)  # KEY_BLOCK, MAX_HEAD_DIM
+    peaks, weights = scratch_f32(64), scratch_f32(64)  # MAX_QUERIES_PER_KV_HEAD
+    for j in range(num_queries):
+        store_f32(peaks, j, _LEAST)
+        store_f32(weights, j, _ZERO)
+    for i in range(num_queries * size):
+        store_f32(out, i, _ZERO)
     slot, position = load_i64(step.slots, row), load_i64(step.positions, row)
     seen = first_seen(layer, position)
-    largest, weight = _ZERO, _ZERO
     for block in range(seen // KEY_BLOCK * KEY_BLOCK, position + 1, KEY_BLOCK):
         first, end = max(block, seen), min(block + KEY_BLOCK, position + 1)
-        peak = _score(step, layer, slot, head, first, end, query, scores)
-        mass = exp_minus(step.exp_minus, scores, end - first, peak)
+        for j in range(num_queries):
+            _add_block(step, layer, slot, kv_head, first, end, queries + 4 * j * size,
+                       peaks + 4 * j, weights + 4 * j, out + 4 * j * size)  # fmt: skip
+    for j in range(num_queries):
+        weight = load_f32(weights, j)
         for i in range(size):
-            store_f32(sums, i, _ZERO)
-        _mix(step, layer, slot, head, first, end, scores, sums)
-        if weight == _ZERO:
-            largest, weight = peak, mass
-            for i in range(size):
-                store_f32(out, i, load_f32(sums, i))
-            continue
-        top = max(largest, peak)
-        old, new = exp_f32(largest - top), exp_f32(peak - top)
-        largest, weight = top, weight * old + mass * new
-        for i in range(size):
-            store_f32(out, i, load_f32(out, i) * old + load_f32(sums, i) * new)
-    return weight
+            store_f32(out, j * size + i, load_f32(out, j * size + i) / weight)
+
+
+@kernel
+def _add_block(
+    step: Any, layer: Any, slot: Any, kv_head: Any, first: Any, end: Any, query: Any, peak_at: Any,
+    weight_at: Any, out: Any,
+) -> None:  # fmt: skip
+    """Merge the keys [first, end) into a head's peak, weight and sums."""
+    size = layer.head_dim
+    scores, sums = scratch_f32(64), scratch_f32(256)  # KEY_BLOCK, MAX_HEAD_DIM
+    peak = _score(step, layer, slot, kv_head, first, end, query, scores)
+    mass = exp_minus(step.exp_minus, scores, end - first, peak)
+    for i in range(size):
+        store_f32(sums, i, _ZERO)
+    _mix(step, layer, slot, kv_head, first, end, scores, sums)
+    largest = load_f32(peak_at, 0)
+    top = max(largest, peak)
+    old, new = exp_f32(largest - top), exp_f32(peak - top)
+    store_f32(peak_at, 0, top)
+    store_f32(weight_at, 0, load_f32(weight_at, 0) * old + mass * new)
+    for i in range(size):
+        store_f32(out, i, load_f32(out, i) * old + load_f32(sums, i) * new)
 
 
 @kernel
 def _score(
-    step: Any, layer: Any, slot: Any, head: Any, first: Any, end: Any, query: Any, scores: Any
+    step: Any, layer: Any, slot: Any, kv_head: Any, first: Any, end: Any, query: Any, scores: Any
 ) -> Any:
     """scores = q k / sqrt(head_dim) of positions [first, end); returns the largest."""
     size = layer.head_dim
     stride = layer.num_kv_heads * size * size_of(step.kv_code)
-    keys = layer.keys + _kv_head(layer, head) * size * size_of(step.kv_code)
+    keys = layer.keys + kv_head * size * size_of(step.kv_code)
     done, (page, offset) = 0, page_of(step, layer, first)
     while done < end - first:
         place, count = run_at(step, layer, slot, page, offset, end - first - done)
@@ -111,14 +133,8 @@ def _score(
 
 
 @kernel
-def _kv_head(layer: Any, head: Any) -> Any:
-    """The K head that a query head reads."""
-    return head // (layer.num_heads // layer.num_kv_heads)
-
-
-@kernel
 def _mix(
-    step: Any, layer: Any, slot: Any, head: Any, first: Any, end: Any, factors: Any, sums: Any
+    step: Any, layer: Any, slot: Any, kv_head: Any, first: Any, end: Any, factors: Any, sums: Any
 ) -> None:
     """sums += factor x V row over positions [first, end), in order."""
     size = layer.head_dim
@@ -126,7 +142,7 @@ def _mix(
     done, (page, offset) = 0, page_of(step, layer, first)
     while done < end - first:
         place, count = run_at(step, layer, slot, page, offset, end - first - done)
-        at = (place * stride + _kv_head(layer, head) * size) * size_of(step.kv_code)
+        at = (place * stride + kv_head * size) * size_of(step.kv_code)
         add_rows(step.add_rows, layer.values + at, stride, step.kv_code, factors + 4 * done, count,
                  sums, size)  # fmt: skip
         done, page, offset = done + count, page_after(step, layer, page), 0

@@ -9,13 +9,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils as _cgutils
 
 from plancc.kernels.address import F32, I64, ints, pointer, simple
 from plancc.kernels.formats import FLOAT32
-from plancc.kernels.lanes import fma, load, splat, store, vector, zeros
-
-cgutils: Any = _cgutils
+from plancc.kernels.vectors import cgutils, fma, load, splat, store, vector, zeros
 
 GROUP_ROWS = 16
 PANEL_ROWS = 6  # 6 x 16 sums fill 12 of the 16 vector registers of AVX2

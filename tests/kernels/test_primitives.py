@@ -5,7 +5,7 @@ import pytest
 import torch
 from plancc_kernel_calls import CODES, TORCH, fma, primitive
 
-from plancc.kernels.lanes import LANES
+from plancc.kernels.vectors import LANES
 
 SEED = 7
 LENGTHS = (1, 5, 31, 32, 33, 64, 100, 576)

@@ -1,6 +1,5 @@
 """Logits and greedy tokens against transformers on the same weights."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import torch
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_cpu_ranks import CpuRanks, folder_model
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 TOLERANCE = 2e-4  # of the largest logit, float32
@@ -94,28 +94,38 @@ def test_smollm2_says_what_transformers_says() -> None:
     Every step's logits must agree, and the greedy token unless the two best lie closer to each
     other than the implementations do: such ties are printed, and here there must be none.
     """
-    from tokenizers import Tokenizer
-
     shape, tensors = folder_model(SMOL)
     tokenizer = Tokenizer.from_file(str(SMOL / "tokenizer.json"))
-    theirs, ties, worst = _theirs(SMOL), [], 0.0
-    ours = CpuRanks(shape, tensors, context=256, threads=min(2, os.cpu_count() or 1))
-    for question in QUESTIONS:
-        chat = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
-        prompt = tokenizer.encode(chat, add_special_tokens=False).ids
-        with torch.inference_mode():
-            out = theirs.generate(torch.tensor([prompt]), max_new_tokens=NEW_TOKENS,
-                                  min_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None,
-                                  pad_token_id=0)[0].tolist()  # fmt: skip
-        expected = _their_logits(theirs, out[:-1])
-        for at in range(len(prompt), len(out)):
-            is_first = at == len(prompt)
-            logits = ours.prompt(0, prompt) if is_first else ours.decode({0: out[at - 1]})[0]
-            difference = _difference(logits, expected[at - 1])
+    chats = [f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n" for text in QUESTIONS]
+    prompts = [tokenizer.encode(chat, add_special_tokens=False).ids for chat in chats]
+    tokens, expected = _their_answers(_theirs(SMOL), prompts)
+    slots, ties, worst = range(len(prompts)), [], 0.0
+    ours = CpuRanks(shape, tensors, context=256, slots=len(prompts), threads=2)
+    for at in range(NEW_TOKENS):
+        if at == 0:
+            logits = torch.stack([ours.prompt(slot, prompts[slot]) for slot in slots])
+        else:
+            logits = ours.decode({slot: int(tokens[slot, at - 1]) for slot in slots})
+        for slot in slots:
+            difference = _difference(logits[slot], expected[at][slot])
             worst = max(worst, difference)
-            assert difference < TOLERANCE, (question, at)
-            if int(logits.argmax()) != out[at]:
-                gap = logits.topk(2).values.diff().abs().item()
-                ties.append(f"{question!r} token {at - len(prompt)}: gap {gap:.2e}")
+            assert difference < TOLERANCE, (QUESTIONS[slot], at)
+            if int(logits[slot].argmax()) != int(tokens[slot, at]):
+                gap = logits[slot].topk(2).values.diff().abs().item()
+                ties.append(f"{QUESTIONS[slot]!r} token {at}: gap {gap:.2e}")
     print(f"largest difference {worst:.1e} of the largest logit; ties: {ties or 'none'}")
     assert not ties
+
+
+def _their_answers(model: Any, prompts: list[list[int]]) -> tuple[torch.Tensor, Any]:
+    """Greedy tokens [prompts, NEW_TOKENS] and as many logits [prompts, vocab_size]."""
+    longest = max(map(len, prompts))
+    padded = [[0] * (longest - len(prompt)) + prompt for prompt in prompts]
+    mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    with torch.inference_mode():
+        made = model.generate(
+            torch.tensor(padded), attention_mask=torch.tensor(mask), do_sample=False,
+            max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, eos_token_id=None,
+            pad_token_id=0, output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+    return made.sequences[:, longest:], made.logits
