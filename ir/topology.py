@@ -1,5 +1,6 @@
 """topo.yaml: what the machines are, as measured. Format plancc.topology/1 (design.md section 4)."""
 
+from collections.abc import Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -172,6 +173,11 @@ class Topology(Frozen):
         """The measured row; None for a device to itself where no row was written."""
         pair = (source, target)
         return next((link for link in self.links if (link.from_, link.to) == pair), None)
+
+    def exchange(self, names: Sequence[str]) -> Exchange | None:
+        """The measured exchange of exactly these devices, in whatever order they were written."""
+        wanted = sorted(names)
+        return next((row for row in self.exchanges if sorted(row.group) == wanted), None)
 
     def digest(self) -> str:
         return sha256_of(self.model_dump(mode="json", by_alias=True))
