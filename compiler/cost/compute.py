@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from plancc.ir.dtype import ITEMSIZE
+from plancc.ir.groups import EXCHANGE_LAUNCHES
 from plancc.ir.kernel_spec import (
     EMBED_LAUNCHES,
     HEAD_LAUNCHES,
@@ -27,11 +28,15 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True)
 class Work:
-    """What a step asks of every layer: `rows` rows, each over `context` tokens of KV."""
+    """What a step asks of every layer: `rows` rows, each over `context` tokens of KV.
+
+    Rows of a prompt of `prompt` tokens; None: decode rows.
+    """
 
     rows: int
     context: int
     kv_dtype: str
+    prompt: int | None = None
 
 
 def launch_ns(device: Device) -> int:
@@ -58,23 +63,32 @@ def kernel_ns(device: Device, size_bytes: float, work: Work, dtype: str, flops: 
     return max(read, matmul_ns(device, flops, work.rows, dtype))
 
 
-def layer_kernels_ns(
+def mixer_ns(model: ModelShape, device: Device, layer: Layer, work: Work) -> int:
+    """Kernels of the mixer that stream weights, launches included."""
+    kernels = _weights_ns(model, device, layer, work, mixer_reads(layer))
+    return kernels + mixer_launches(layer) * launch_ns(device)
+
+
+def mlp_ns(
     model: ModelShape, device: Device, layer: Layer, work: Work, share: Share | None = None
-) -> tuple[int, int]:
-    """(mixer, MLP) ns of the kernels that stream weights, launches included."""
-    mixer, mlp = mixer_reads(layer), mlp_reads(layer, work.rows, share)
-    whole = sum(mixer) + sum(mlp_reads(layer, work.rows))
-    total_flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * work.rows
+) -> int:
+    """Kernels of the MLP, or of tiles [first, end) of it; the sum over a cut MLP's tree too."""
+    kernels = _weights_ns(model, device, layer, work, mlp_reads(layer, work.rows, share))
+    launches = mlp_launches(layer) + (EXCHANGE_LAUNCHES if share is not None else 0)
+    return kernels + launches * launch_ns(device)
 
-    def one(size: float) -> int:
-        said = layer.flops_per_token is not None and whole > 0
-        flops = total_flops * size / whole if said else -1
-        return kernel_ns(device, size, work, model.dtype, flops)
 
-    launch = launch_ns(device)
-    return (
-        sum(map(one, mixer)) + mixer_launches(layer) * launch,
-        sum(map(one, mlp)) + mlp_launches(layer) * launch,
+def _weights_ns(
+    model: ModelShape, device: Device, layer: Layer, work: Work, reads: tuple[float, ...]
+) -> int:
+    """Where the layer says its flops, a kernel has its part of them by bytes."""
+    if layer.flops_per_token is None:
+        return sum(kernel_ns(device, size, work, model.dtype) for size in reads)
+    whole = sum(mixer_reads(layer)) + sum(mlp_reads(layer, work.rows))
+    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * work.rows
+    return sum(
+        kernel_ns(device, size, work, model.dtype, flops * size / whole if whole > 0 else -1)
+        for size in reads
     )
 
 
@@ -88,22 +102,31 @@ def state_ns(model: ModelShape, device: Device, index: int, work: Work) -> int:
     return curve.ns(kv) + curve.ns(2 * work.rows * layer.state_bytes_per_slot)
 
 
-def decode_layer_ns(model: ModelShape, device: Device, index: int, work: Work) -> int:
-    """One layer of a decode step on one device."""
-    mixer, mlp = layer_kernels_ns(model, device, model.layers[index], work)
-    return mixer + mlp + state_ns(model, device, index, work)
-
-
-def prompt_layer_ns(model: ModelShape, device: Device, index: int, work: Work, prompt: int) -> int:
-    """One layer of a prompt chunk: its kernels, and 4 flops a head element, row and key.
+def attend_ns(model: ModelShape, device: Device, index: int, work: Work, prompt: int) -> int:
+    """Attention of a prompt chunk: 4 flops a head element, row and key.
 
     A row sees (prompt + 1) / 2 keys in the mean, a window's at most; KV bytes stay in cache.
     """
+    mixer = model.layers[index].mixer
+    heads = (mixer.num_heads or 0) * (mixer.head_dim or 0)
+    keys = min(mixer.window or prompt, (prompt + 1) / 2)
+    return matmul_ns(device, 4 * work.rows * heads * keys, work.rows, model.dtype)
+
+
+def layer_parts_ns(
+    model: ModelShape, device: Device, index: int, work: Work, share: Share | None = None
+) -> tuple[int, int]:
+    """(mixer with the KV and state that it meets, MLP or its share) of one layer on one device."""
     layer = model.layers[index]
-    mixer, mlp = layer_kernels_ns(model, device, layer, work)
-    heads = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
-    keys = min(layer.mixer.window or prompt, (prompt + 1) / 2)
-    return mixer + mlp + matmul_ns(device, 4 * work.rows * heads * keys, work.rows, model.dtype)
+    mixer, mlp = mixer_ns(model, device, layer, work), mlp_ns(model, device, layer, work, share)
+    if work.prompt is not None:
+        return mixer + attend_ns(model, device, index, work, work.prompt), mlp
+    return mixer + state_ns(model, device, index, work), mlp
+
+
+def layer_ns(model: ModelShape, device: Device, index: int, work: Work) -> int:
+    """One whole layer of a step on one device."""
+    return sum(layer_parts_ns(model, device, index, work))
 
 
 def embed_ns(model: ModelShape, device: Device) -> int:

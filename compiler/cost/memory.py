@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.ir.ask import Ask
 from plancc.ir.buffers import workspace_bytes
+from plancc.ir.groups import exchange_buffer_bytes, hop_buffer_ends
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Ledger
@@ -40,7 +41,7 @@ def _ledger(
         "blocks": blocks_bytes(model, [b for stage in here if stage.devices[0] == name
                                        for b in stage.blocks]),
         "hop_buffers": _hop_buffers(model, ask, placement, name),
-        "workspace": sum(_workspace(model, ask, stage) for stage in here),
+        "workspace": sum(_workspace(model, ask, stage, name) for stage in here),
         "overhead": device.overhead_bytes,
     }  # fmt: skip
     total = sum(parts.values())
@@ -90,23 +91,39 @@ def _state(model: ModelShape, stage: PlacedStage, name: str) -> int:
     return sum(layer.state_bytes_per_slot for layer in layers) if _holds_mixer(stage, name) else 0
 
 
-def hidden_links(placement: Placement) -> list[tuple[str, str]]:
-    """(from, to) of each link of hidden rows: between stages, and back to a head in the first."""
+def _hop_buffers(model: ModelShape, ask: Ask, placement: Placement, name: str) -> int:
+    """Hidden rows that arrive and leave, and the partial rows of a group's exchange."""
+    rows = step_rows(ask.slots, ask.prefill_chunk)
+    ends = sum(_buffer_ends(placement, number, name) for number in range(len(placement.stages)))
+    ends -= _self_hops(placement, name)
+    exchanged = sum(
+        exchange_buffer_bytes(model, rows, stage.tiles, stage.mixer, stage.devices.index(name))
+        for stage in placement.stages if name in stage.devices
+    )  # fmt: skip
+    return ends * hop_buffer_bytes(model, rows) + exchanged
+
+
+def _buffer_ends(placement: Placement, number: int, name: str) -> int:
+    stage = placement.stages[number]
+    if name not in stage.devices:
+        return 0
+    return hop_buffer_ends(
+        stage.mixer, len(stage.devices), stage.devices.index(name), stage=number,
+        num_stages=len(placement.stages), head_first=placement.head_stage == 0,
+    )  # fmt: skip
+
+
+def _self_hops(placement: Placement, name: str) -> int:
+    """Hops between two seats of one device: both ends are one buffer."""
     firsts = [stage.devices[0] for stage in placement.stages]
     links = list(itertools.pairwise(firsts))
     if len(firsts) > 1 and placement.head_stage == 0:
         links.append((firsts[-1], firsts[0]))
-    return links
+    return links.count((name, name))
 
 
-def _hop_buffers(model: ModelShape, ask: Ask, placement: Placement, name: str) -> int:
-    """One buffer pair for each link that touches the device."""
-    ends = sum(name in link for link in hidden_links(placement))
-    return ends * hop_buffer_bytes(model, step_rows(ask.slots, ask.prefill_chunk))
-
-
-def _workspace(model: ModelShape, ask: Ask, stage: PlacedStage) -> int:
+def _workspace(model: ModelShape, ask: Ask, stage: PlacedStage, name: str) -> int:
     rows = step_rows(ask.slots, ask.prefill_chunk)
     layers = model.layers[slice(*stage.layers)]
-    has_head = "head" in stage.blocks
+    has_head = "head" in stage.blocks and stage.devices[0] == name
     return workspace_bytes(model, layers, rows, has_head=has_head, slots=ask.slots)

@@ -2,16 +2,12 @@
 
 import itertools
 
-from plancc.compiler.cost.comm import hop_ns, return_ns
-from plancc.compiler.cost.compute import (
-    Work,
-    decode_layer_ns,
-    embed_ns,
-    head_ns,
-    prompt_layer_ns,
-)
-from plancc.compiler.placement.placement import Placement
+from plancc.compiler.cost.comm import return_ns, transfers_ns
+from plancc.compiler.cost.compute import Work, embed_ns, head_ns
+from plancc.compiler.cost.groups import Group, exchange_ns, group_layer_ns, spread_ns
+from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.ir.ask import Ask
+from plancc.ir.groups import hop_pairs
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Predicted, PrefillTime, StageTime, StepTime
 from plancc.ir.sizes import hidden_row_bytes
@@ -26,25 +22,39 @@ def predict(model: ModelShape, topology: Topology, ask: Ask, placement: Placemen
     )
 
 
-def decode_stages(
-    model: ModelShape, topology: Topology, ask: Ask, placement: Placement, rows: int
+def stage_times(
+    model: ModelShape, topology: Topology, placement: Placement, work: Work
 ) -> tuple[StageTime, ...]:
-    """Compute and outgoing hop of every stage, for a step of so many rows."""
-    work = Work(rows, placement.context, ask.kv_dtype or model.dtype)
-    hops = _hops(model, topology, placement, rows)
-    times = []
-    for number, stage in enumerate(placement.stages):
-        device = _device(topology, stage.devices[0])
-        compute = sum(decode_layer_ns(model, device, i, work) for i in range(*stage.layers))
-        compute += embed_ns(model, device) if number == 0 else 0
-        compute += head_ns(model, device, work) if number == placement.head_stage else 0
-        times.append(StageTime(compute_ns=compute, hop_ns=hops[number]))
-    return tuple(times)
+    """Compute, exchanges and outgoing hop of every stage, for one step of decode or prompt rows.
+
+    The head is counted in decode only: of a prompt it sees one row of the last chunk.
+    """
+    hops = _hops(model, topology, placement, work.rows)
+    return tuple(
+        _stage_time(model, topology, placement, number, work, hop)
+        for number, hop in enumerate(hops)
+    )
+
+
+def _stage_time(
+    model: ModelShape, topology: Topology, placement: Placement, number: int, work: Work, hop: int
+) -> StageTime:
+    stage = placement.stages[number]
+    group, layers = _group(topology, stage), range(*stage.layers)
+    lead = group.devices[0]
+    compute = sum(group_layer_ns(model, group, stage.tiles, index, work) for index in layers)
+    compute += embed_ns(model, lead) if number == 0 else 0
+    if number == placement.head_stage and work.prompt is None:
+        compute += head_ns(model, lead, work)
+    exchange = len(layers) * exchange_ns(model, topology, group, stage.tiles, work.rows)
+    exchange += spread_ns(model, topology, group, work.rows) if number == 0 else 0
+    return StageTime(compute_ns=compute, exchange_ns=exchange, hop_ns=hop)
 
 
 def _decode(model: ModelShape, topology: Topology, ask: Ask, placement: Placement) -> StepTime:
-    stages = decode_stages(model, topology, ask, placement, rows=1)
-    step = sum(stage.compute_ns + stage.hop_ns for stage in stages)
+    work = Work(1, placement.context, ask.kv_dtype or model.dtype)
+    stages = stage_times(model, topology, placement, work)
+    step = sum(stage.compute_ns + stage.exchange_ns + stage.hop_ns for stage in stages)
     return StepTime(step_ns=step, tokens_per_s=_rate(1, step), stages=stages)
 
 
@@ -55,44 +65,39 @@ def _prefill(
     assert ask.prompt is not None
     prompt = ask.prompt
     rows = min(ask.prefill_chunk, prompt)
-    names = [stage.devices[0] for stage in placement.stages]
+    names = [name for stage in placement.stages for name in stage.devices]
     if any(_device(topology, name).matmul_tflops(rows, model.dtype) is None for name in names):
         return None
-    stages = prompt_stages(model, topology, ask, placement, rows)
+    work = Work(rows, placement.context, ask.kv_dtype or model.dtype, prompt)
+    stages = stage_times(model, topology, placement, work)
     chunks = -(-prompt // rows)
-    beat = max(max(stage.compute_ns, stage.hop_ns) for stage in stages)
+    beat = max(max(stage.compute_ns + stage.exchange_ns, stage.hop_ns) for stage in stages)
     total = (chunks + len(stages) - 1) * beat
     return PrefillTime(prompt=prompt, chunks=chunks, total_ns=total,
                        tokens_per_s=_rate(prompt, total), stages=stages)  # fmt: skip
-
-
-def prompt_stages(
-    model: ModelShape, topology: Topology, ask: Ask, placement: Placement, rows: int
-) -> tuple[StageTime, ...]:
-    """Compute and outgoing hop of every stage, for a chunk of so many prompt rows."""
-    work = Work(rows, placement.context, ask.kv_dtype or model.dtype)
-    hops = _hops(model, topology, placement, rows)
-    times = []
-    for number, stage in enumerate(placement.stages):
-        device = _device(topology, stage.devices[0])
-        layers = range(*stage.layers)
-        compute = sum(prompt_layer_ns(model, device, i, work, ask.prompt or 1) for i in layers)
-        compute += embed_ns(model, device) if number == 0 else 0
-        times.append(StageTime(compute_ns=compute, hop_ns=hops[number]))
-    return tuple(times)
 
 
 def _hops(
     model: ModelShape, topology: Topology, placement: Placement, rows: int
 ) -> tuple[int, ...]:
     """ns that each stage spends sending: to the next, and from the last one back to the first."""
-    names, size = [s.devices[0] for s in placement.stages], rows * hidden_row_bytes(model)
-    if len(names) == 1:
+    stages, size = placement.stages, rows * hidden_row_bytes(model)
+    if len(stages) == 1:
         return (0,)
-    forward = [hop_ns(topology, a, b, size) for a, b in itertools.pairwise(names)]
+    forward = [_hop_ns(topology, one, two, size) for one, two in itertools.pairwise(stages)]
     head_first = placement.head_stage == 0
-    back = return_ns(topology, names[-1], names[0], size, head_first=head_first)
-    return (*forward, back)
+    ends = (stages[-1].devices[0], stages[0].devices[0])
+    return (*forward, return_ns(topology, *ends, size, head_first=head_first))
+
+
+def _hop_ns(topology: Topology, sender: PlacedStage, target: PlacedStage, size: int) -> int:
+    """Every rank of the target that holds rows gets them from its peer."""
+    pairs = hop_pairs((sender.mixer, len(sender.devices)), (target.mixer, len(target.devices)))
+    return transfers_ns(topology, [(sender.devices[a], target.devices[b], size) for a, b in pairs])
+
+
+def _group(topology: Topology, stage: PlacedStage) -> Group:
+    return Group(tuple(_device(topology, name) for name in stage.devices), stage.mixer)
 
 
 def _device(topology: Topology, name: str) -> Device:

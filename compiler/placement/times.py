@@ -9,10 +9,9 @@ import numpy as np
 from plancc.compiler.cost.comm import STEP_BYTES, hop_ns
 from plancc.compiler.cost.compute import (
     Work,
-    decode_layer_ns,
     embed_ns,
     head_ns,
-    prompt_layer_ns,
+    layer_ns,
 )
 from plancc.compiler.placement.problem import Problem, Table, prefix_sums
 from plancc.ir.layers import Layer
@@ -33,20 +32,15 @@ class Times:
 def decode_times(problem: Problem, rows: int) -> Times:
     work = Work(rows, problem.context, problem.kv_dtype)
     model = problem.model
-    layers = [
-        _by_kind(problem, partial(decode_layer_ns, model, d, work=work)) for d in problem.devices
-    ]
+    layers = [_by_kind(problem, partial(layer_ns, model, d, work=work)) for d in problem.devices]
     heads = [head_ns(model, device, work) for device in problem.devices]
     return _times(problem, layers, heads, rows)
 
 
 def prompt_times(problem: Problem, rows: int) -> Times:
-    work = Work(rows, problem.context, problem.kv_dtype)
-    model, prompt = problem.model, problem.ask.prompt or 1
-    layers = [
-        _by_kind(problem, partial(prompt_layer_ns, model, d, work=work, prompt=prompt))
-        for d in problem.devices
-    ]
+    work = Work(rows, problem.context, problem.kv_dtype, problem.ask.prompt or 1)
+    model = problem.model
+    layers = [_by_kind(problem, partial(layer_ns, model, d, work=work)) for d in problem.devices]
     return _times(problem, layers, [0] * problem.num_seats, rows)
 
 
