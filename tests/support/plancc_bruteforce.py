@@ -1,33 +1,48 @@
 """Every placement of a small model, one by one: an oracle that shares no code with the solver.
 
-It reads manifest, topology and ask, and does its own arithmetic; only the measured curves are read
-through the topology's own methods.
+Which lineups, cuts and tile runs there are is in `plancc_bruteforce_shapes`, what they weigh and
+take in `plancc_bruteforce_sums`. Here they are judged. Two things are passed over, both for sure:
+a stage's tile runs that are nowhere better than others, and stages that with those before them
+are already slower than a whole placement of as many devices, in groups or not.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, pairwise, permutations, product
-from math import ceil
+from functools import cache
+from itertools import pairwise, product
+
+from plancc_bruteforce_bytes import Group, Role
+from plancc_bruteforce_shapes import is_led_by_name, legal_cuts, lineups, tile_runs
+from plancc_bruteforce_sums import Sums
 
 from plancc.ir.ask import Ask
-from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
-from plancc.ir.topology import Device, Topology
+from plancc.ir.tiles import Span
+from plancc.ir.topology import Topology
 
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-TOKEN_BYTES = 64
-PAGE = 16
+MIXERS = ("single", "replicated", "owned")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One whole placement: devices in stage order, first layers of stages, head and block homes."""
+    """One whole placement: stages, their first layers, tile runs, head and homes of free blocks."""
 
-    devices: tuple[str, ...]
+    groups: tuple[Group, ...]
     cuts: tuple[int, ...]
+    tiles: tuple[tuple[Span, ...], ...]
     head: str
     homes: tuple[int, ...]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(name for group in self.groups for name in group.devices)
+
+    @property
+    def kind(self) -> tuple[int, bool]:
+        """Number of devices, and whether any stage is a group: what is preferred before time."""
+        has_group = any(group.mixer != "single" for group in self.groups)
+        return len(set(self.devices)), has_group
 
 
 @dataclass(frozen=True)
@@ -39,229 +54,182 @@ class Judged:
     room: int
 
     def order(self) -> tuple[object, ...]:
-        """The design's preference among shapes of equal rank, best first."""
+        """The design's preference among shapes of one kind, best first."""
         shape = self.candidate
-        return (self.value, -self.room, shape.devices, shape.head == "first", shape.cuts,
-                shape.homes)  # fmt: skip
+        mixers = tuple(MIXERS.index(group.mixer) for group in shape.groups)
+        return (self.value, -self.room, shape.devices, len(shape.groups), shape.head == "first",
+                shape.cuts, mixers, shape.tiles, shape.homes)  # fmt: skip
+
+
+Option = tuple[int, int, tuple[Span, ...]]
+"""(ns, bytes left on the tightest rank, tile runs) of a stage"""
 
 
 class BruteForce:
     def __init__(self, model: ModelShape, topology: Topology, ask: Ask) -> None:
-        self.model, self.topology, self.ask = model, topology, ask
-        self.item = BYTES[model.dtype]
-        self.sizes = {block.name: block for block in model.blocks}
-        self.free = [b.name for b in model.blocks
-                     if b.name not in ("embed", "head") and self._place(b.name) not in
-                     ("first", "last")]  # fmt: skip
-
-    def _place(self, block: str) -> str:
-        return self.ask.pin.get(block, self.sizes[block].place)
+        kept = tuple(block for block in model.blocks if block.name not in ask.without)
+        self.model = model.model_copy(update={"blocks": kept})
+        self.topology, self.ask = topology, ask
+        self.places = {block.name: ask.pin.get(block.name, block.place) for block in kept}
+        ends = ("embed", "head")
+        self.free = [name for name, place in self.places.items()
+                     if name not in ends and place not in ("first", "last")]  # fmt: skip
+        self.cuts = legal_cuts(self.model)
 
     def best(self, context: int | None = None) -> tuple[int, Judged] | None:
         """(T*, the preferred shape); None where nothing fits."""
-        context = context or self.ask.context or 1
-        judged = [found for found in (self._judge(c, context) for c in self._all()) if found]
-        if not judged:
+        found = Search(self, context or self.ask.context or 1).by_kind()
+        if not found:
             return None
-        least = min(found.value for found in judged)
+        least = min(judged.value for judged in found.values())
         margin = 0.0 if self.ask.objective == "context" else self.ask.margin
         most = int(least * (1 + Fraction(str(margin))))
-        near = [found for found in judged if found.value <= most]
-        fewest = min(len(set(found.candidate.devices)) for found in near)
-        near = [found for found in near if len(set(found.candidate.devices)) == fewest]
-        return least, min(near, key=Judged.order)
+        near = [kind for kind, judged in found.items() if judged.value <= most]
+        return least, found[min(near)]
 
-    def _all(self) -> Iterator[Candidate]:
-        count = len(self.model.layers)
-        for devices in self._orders():
-            for inner in combinations(range(1, count), len(devices) - 1):
-                cuts = (0, *inner, count)
-                if self.ask.stage_layers is not None:
-                    spans = tuple(b - a for a, b in pairwise(cuts))
-                    if spans != self.ask.stage_layers:
-                        continue
-                for head in self._heads(len(devices)):
-                    for homes in product(range(len(devices)), repeat=len(self.free)):
-                        yield Candidate(devices, cuts, head, homes)
+    def fits(self, context: int) -> bool:
+        return bool(Search(self, context).by_kind())
 
-    def _orders(self) -> Iterator[tuple[str, ...]]:
-        asked = self.ask.devices
-        names = asked or tuple(device.name for device in self.topology.devices)
-        most = min(len(names), len(self.model.layers), self.ask.max_devices or len(names))
-        if asked is not None and len(set(asked)) < len(asked):
-            yield asked
-            return
-        for count in range(1, most + 1):
-            yield from (combinations if asked else permutations)(names, count)
-
-    def _heads(self, num_stages: int) -> tuple[str, ...]:
-        if "head" not in self.sizes or num_stages == 1:
+    def heads(self, num_stages: int) -> tuple[str, ...]:
+        if "head" not in self.places or num_stages == 1:
             return ("last",)
-        if self.ask.head != "auto":
-            return (self.ask.head,)
-        return ("last", "first")
+        return ("last", "first") if self.ask.head == "auto" else (self.ask.head,)
 
-    def _judge(self, shape: Candidate, context: int) -> Judged | None:
-        if not self._is_legal(shape):
-            return None
-        room = self._room(shape, context)
-        if room < 0:
-            return None
-        if self.ask.objective == "throughput":
-            return Judged(shape, self._round(shape, context), room)
+    def blocks_at(self, stage: int, num_stages: int, homes: tuple[int, ...]) -> tuple[str, ...]:
+        """Blocks of a stage, embed and head left out."""
+        at = {"first": 0, "last": num_stages - 1}
+        return tuple(
+            name for name, place in self.places.items()
+            if name not in ("embed", "head")
+            and (homes[self.free.index(name)] if name in self.free else at[place]) == stage
+        )  # fmt: skip
+
+    def honours_pins(self, lineup: tuple[Group, ...], head: str, homes: tuple[int, ...]) -> bool:
+        stages = {"embed": 0, "head": 0 if head == "first" else len(lineup) - 1}
+        stages |= dict(zip(self.free, homes, strict=True))
+        return all(
+            self.places[name] in ("first", "last", "any", lineup[stage].devices[0])
+            for name, stage in stages.items() if name in self.places
+        )  # fmt: skip
+
+
+class Search:
+    """The best of each kind at one context, stage by stage."""
+
+    def __init__(self, oracle: BruteForce, context: int) -> None:
+        self.oracle, self.ask, self.context = oracle, oracle.ask, context
+        self.found: dict[tuple[int, bool], Judged] = {}
+        self.by_stages = cache(self._by_stages)
+        self.options = cache(self._options)
+
+    def by_kind(self) -> dict[tuple[int, bool], Judged]:
+        for lineup in lineups(self.oracle.model, self.oracle.topology, self.ask):
+            for head in self.oracle.heads(len(lineup)):
+                for homes in product(range(len(lineup)), repeat=len(self.oracle.free)):
+                    legal = self.oracle.honours_pins(lineup, head, homes)
+                    if legal and is_led_by_name(lineup, homes, self.ask):
+                        self._try_cuts(lineup, head, homes)
+        return self.found
+
+    def _try_cuts(self, lineup: tuple[Group, ...], head: str, homes: tuple[int, ...]) -> None:
+        sums, hops = self.sums(len(lineup)), self.hops(lineup, head)
+        kind = Candidate(lineup, (), (), head, homes).kind
+        roles = [self.role(lineup, head, homes, stage) for stage in range(len(lineup))]
+        for cuts, chosen in self._chains(lineup, roles, (0,), (), hops, kind):
+            times = [option[0] for option in chosen]
+            shape = Candidate(lineup, cuts, tuple(option[2] for option in chosen), head, homes)
+            room = self._room(lineup, chosen, sums)
+            if room < 0:
+                continue
+            judged = Judged(shape, self.value(len(lineup), times, hops), room)
+            if kind not in self.found or judged.order() < self.found[kind].order():
+                self.found[kind] = judged
+
+    def _room(self, lineup: tuple[Group, ...], chosen: tuple[Option, ...], sums: Sums) -> int:
+        """Seats of one device share its budget; else the tightest stage decides."""
+        rooms: dict[str, int] = {}
+        for group, option in zip(lineup, chosen, strict=True):
+            name, room = group.devices[0], option[1]
+            if name in rooms:
+                room += rooms[name] - sums.budget(name)
+            rooms[name] = room
+        return min(rooms.values())
+
+    def _chains(
+        self, lineup: tuple[Group, ...], roles: list[Role], cuts: tuple[int, ...],
+        chosen: tuple[Option, ...], hops: list[int], kind: tuple[int, bool],
+    ) -> Iterator[tuple[tuple[int, ...], tuple[Option, ...]]]:  # fmt: skip
+        stage, count = len(chosen), len(lineup)
+        if stage == count:
+            yield cuts, chosen
+            return
+        for end in self._ends(cuts[-1], stage, count):
+            for option in self.options(lineup[stage], cuts[-1], end, roles[stage]):
+                taken = (*chosen, option)
+                value = self.value(count, [item[0] for item in taken], hops)
+                if kind not in self.found or value <= self.found[kind].value:
+                    yield from self._chains(lineup, roles, (*cuts, end), taken, hops, kind)
+
+    def _ends(self, first: int, stage: int, count: int) -> Iterator[int]:
+        asked, num_layers = self.ask.stage_layers, len(self.oracle.model.layers)
+        for end in (*self.oracle.cuts, num_layers):
+            if end <= first or (stage == count - 1) != (end == num_layers):
+                continue
+            if asked is None or end - first == asked[stage]:
+                yield end
+
+    def _options(self, group: Group, first: int, end: int, role: Role) -> tuple[Option, ...]:
+        """(time, room, tiles) of each deal of tiles that fits and is not beaten by another."""
+        sums, layers = self.sums(role.num_stages), (first, end)
+        fitting: list[Option] = []
+        for tiles in tile_runs(self.oracle.model, layers, len(group.devices)):
+            room = min(
+                sums.budget(name) - sum(sums.columns(group, tiles, layers, role, rank))
+                for rank, name in enumerate(group.devices)
+            )
+            if room >= 0:
+                time = sums.compute(group, tiles, layers, role)
+                fitting.append((time + sums.exchanged(group, tiles, layers, role), room, tiles))
+        return tuple(one for one in fitting if not any(_beats(other, one) for other in fitting))
+
+    def role(self, lineup: tuple[Group, ...], head: str, homes: tuple[int, ...], s: int) -> Role:
+        count = len(lineup)
+        has_head = "head" in self.oracle.places and s == (0 if head == "first" else count - 1)
+        blocks = self.oracle.blocks_at(s, count, homes)
+        return Role(s, count, has_head, head == "first" and count > 1, blocks)
+
+    def sums(self, num_stages: int) -> Sums:
+        """Of a decode step's rows, or a chunk's; for throughput the rows depend on the depth."""
+        return self.by_stages(num_stages if self.ask.objective == "throughput" else 0)
+
+    def _by_stages(self, num_stages: int) -> Sums:
+        oracle, rows = self.oracle, 1
         if self.ask.objective == "prefill":
-            return Judged(shape, self._prefill(shape, context), room)
-        return Judged(shape, sum(self._parts(shape, 1, context)), room)
+            rows = min(self.ask.prefill_chunk, self.ask.prompt or 1)
+        elif num_stages:
+            rows = -(-self.ask.slots // num_stages)
+        return Sums(oracle.model, oracle.topology, self.ask, self.context, rows,
+                    is_prompt=self.ask.objective == "prefill")  # fmt: skip
 
-    def _is_legal(self, shape: Candidate) -> bool:
-        last = len(shape.devices) - 1
-        stage_of = {layer: s for s in range(last + 1)
-                    for layer in range(shape.cuts[s], shape.cuts[s + 1])}  # fmt: skip
-        for index, layer in enumerate(self.model.layers):
-            if layer.kv_from is not None and stage_of[index] != stage_of[layer.kv_from]:
-                return False
-        homes = {"embed": 0, "head": last if shape.head == "last" else 0}
-        homes |= dict(zip(self.free, shape.homes, strict=True))
-        for name, stage in homes.items():
-            if name in self.sizes and self._place(name) not in ("first", "last", "any"):
-                if shape.devices[stage] != self._place(name):
-                    return False
-        return True
+    def hops(self, lineup: tuple[Group, ...], head: str) -> list[int]:
+        if len(lineup) == 1:
+            return []
+        sums = self.sums(len(lineup))
+        forth = [sums.hop(*pair) for pair in pairwise(lineup)]
+        return [*forth, sums.back(lineup[-1], lineup[0], head == "first")]
 
-    def _room(self, shape: Candidate, context: int) -> int:
-        """Free bytes of the tightest device; the bytes of a device add up over its stages."""
-        used: dict[str, int] = {}
-        for stage, name in enumerate(shape.devices):
-            used[name] = used.get(name, 0) + self._stage_bytes(shape, stage, context)
-        rooms = []
-        for name, size in used.items():
-            device = self._device(name)
-            rooms.append(device.free_bytes - device.reserve_bytes - device.overhead_bytes - size)
-        return min(rooms)
+    def value(self, num_stages: int, stages: list[int], hops: list[int]) -> int:
+        """The objective, in ns. Of the first stages alone it is a bound from below."""
+        parts = [*stages, *hops]
+        if self.ask.objective == "prefill":
+            prompt = self.ask.prompt or 1
+            chunks = -(-prompt // min(self.ask.prefill_chunk, prompt))
+            return (chunks + num_stages - 1) * max(parts)
+        if self.ask.objective == "throughput":
+            return max(min(self.ask.slots, num_stages) * max(parts), sum(parts))
+        return sum(parts)
 
-    def _stage_bytes(self, shape: Candidate, stage: int, context: int) -> int:
-        last, slots = len(shape.devices) - 1, self.ask.slots
-        layers = self.model.layers[shape.cuts[stage] : shape.cuts[stage + 1]]
-        total = max((layer.workspace_bytes for layer in layers), default=0)
-        for layer in layers:
-            total += layer.mixer.weight_bytes + slots * layer.state_bytes_per_slot
-            total += layer.mlp.weight_bytes if layer.mlp else 0
-            total += self._kv(layer, context)
-        total += self._blocks(shape, stage, last)
-        rows = max(slots, self.ask.prefill_chunk)
-        ends = (stage > 0) + (stage < last)
-        if shape.head == "first" and last > 0:
-            ends += (stage == 0) + (stage == last)
-        return total + ends * 2 * rows * self.model.hidden_size * self.item
 
-    def _kv(self, layer: Layer, context: int) -> int:
-        if layer.kv_from is not None or not layer.mixer.kv_bytes_per_token:
-            return 0
-        rows = context
-        if layer.mixer.window:
-            rows = min(context, layer.mixer.window + self.ask.prefill_chunk)
-        padded = -(-rows // PAGE) * PAGE
-        return ((self.ask.slots - 1) * padded + rows) * layer.mixer.kv_bytes_per_token
-
-    def _blocks(self, shape: Candidate, stage: int, last: int) -> int:
-        head_stage = last if shape.head == "last" else 0
-        total = 0
-        for name, block in self.sizes.items():
-            whole = block.weight_bytes + block.workspace_bytes
-            if name == "head":
-                shared = block.tied_to == "embed" and head_stage == 0
-                saved = self.sizes["embed"].weight_bytes if shared else 0
-                total += (whole - saved) if stage == head_stage else 0
-            elif name in self.free:
-                total += whole if shape.homes[self.free.index(name)] == stage else 0
-            elif name == "embed" or self._place(name) == "first":
-                total += whole if stage == 0 else 0
-            else:
-                total += whole if stage == last else 0
-        return total
-
-    def _parts(self, shape: Candidate, rows: int, context: int) -> list[int]:
-        """ns of every stage and of every hop of a decode step."""
-        parts, last = [], len(shape.devices) - 1
-        for stage, name in enumerate(shape.devices):
-            device = self._device(name)
-            spent = sum(self._layer(device, i, rows, context)
-                        for i in range(shape.cuts[stage], shape.cuts[stage + 1]))  # fmt: skip
-            spent += self._launch(device, 1) if stage == 0 and "embed" in self.sizes else 0
-            head_stage = last if shape.head == "last" else 0
-            if "head" in self.sizes and stage == head_stage:
-                spent += self._kernel(device, self.sizes["head"].weight_bytes, rows)
-                spent += self._launch(device, 2)
-            parts.append(spent)
-        return parts + self._hops(shape, rows)
-
-    def _hops(self, shape: Candidate, rows: int) -> list[int]:
-        size = rows * self.model.hidden_size * self.item
-        names = shape.devices
-        hops = [self._hop(a, b, size) for a, b in pairwise(names)]
-        if len(names) > 1:
-            back = size if shape.head == "first" and "head" in self.sizes else TOKEN_BYTES
-            hops.append(self._hop(names[-1], names[0], back))
-        return hops
-
-    def _hop(self, one: str, two: str, size: int) -> int:
-        link = self.topology.link(one, two)
-        if link is not None:
-            return link.curve().ns(size)
-        device = self._device(one)
-        return device.read_curve().ns(2 * size) + self._launch(device, 1)
-
-    def _layer(self, device: Device, index: int, rows: int, context: int) -> int:
-        """A layer by bytes: one mixer kernel, two of the MLP, the cache, five launches."""
-        layer = self.model.layers[index]
-        spent = self._kernel(device, layer.mixer.weight_bytes, rows) + self._launch(device, 3)
-        if layer.mlp is not None:
-            inner = layer.mlp.weight_bytes * (2 / 3)
-            spent += self._kernel(device, inner, rows) + self._launch(device, 2)
-            spent += self._kernel(device, layer.mlp.weight_bytes - inner, rows)
-        source = self.model.layers[layer.kv_from] if layer.kv_from is not None else layer
-        keys = min(context, layer.mixer.window or context)
-        cached = rows * keys * (source.mixer.kv_bytes_per_token or 0)
-        curve = device.read_curve()
-        return spent + curve.ns(cached) + curve.ns(2 * rows * layer.state_bytes_per_slot)
-
-    def _prompt_layer(self, device: Device, index: int, rows: int) -> int:
-        layer = self.model.layers[index]
-        spent = self._kernel(device, layer.mixer.weight_bytes, rows) + self._launch(device, 3)
-        if layer.mlp is not None:
-            inner = layer.mlp.weight_bytes * (2 / 3)
-            spent += self._kernel(device, inner, rows) + self._launch(device, 2)
-            spent += self._kernel(device, layer.mlp.weight_bytes - inner, rows)
-        return spent
-
-    def _kernel(self, device: Device, size: float, rows: int) -> int:
-        flops = 2 * (size / self.item) * rows
-        rate = device.tflops.get(self.model.dtype)
-        matmul = ceil(flops / (rate * 1e12) * 1e9) if rate else 0
-        return max(device.read_curve().ns(size), matmul)
-
-    def _launch(self, device: Device, times: int) -> int:
-        return times * ceil(round(device.launch_us * 1000, 3))
-
-    def _round(self, shape: Candidate, context: int) -> int:
-        count = len(shape.devices)
-        parts = self._parts(shape, -(-self.ask.slots // count), context)
-        return max(min(self.ask.slots, count) * max(parts), sum(parts))
-
-    def _prefill(self, shape: Candidate, context: int) -> int:
-        prompt = self.ask.prompt or 1
-        rows = min(self.ask.prefill_chunk, prompt)
-        beats = -(-prompt // rows) + len(shape.devices) - 1
-        parts = self._hops(shape, rows)
-        for stage, name in enumerate(shape.devices):
-            device = self._device(name)
-            spent = sum(self._prompt_layer(device, i, rows)
-                        for i in range(shape.cuts[stage], shape.cuts[stage + 1]))  # fmt: skip
-            parts.append(spent + (self._launch(device, 1) if stage == 0 and
-                                  "embed" in self.sizes else 0))  # fmt: skip
-        return beats * max(parts)
-
-    def _device(self, name: str) -> Device:
-        device = self.topology.device(name)
-        assert device is not None
-        return device
+def _beats(other: Option, one: Option) -> bool:
+    """Neither slower, nor tighter, nor later in order: in no placement is `one` preferred."""
+    return other != one and other[0] <= one[0] and other[1] >= one[1] and other[2] <= one[2]

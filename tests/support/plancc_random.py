@@ -15,7 +15,7 @@ MIB = 2**20
 Question = tuple[ModelShape, Topology, Ask]
 
 
-def random_question(seed: int, objective: str = "latency") -> Question:
+def random_question(seed: int, objective: str = "latency", **asked: Any) -> Question:
     """At most 7 layers on 4 devices, with ends, ties, KV, windows, state, blocks and pins."""
     rng = random.Random(f"{seed}/{objective}")
     model = _model(rng)
@@ -31,7 +31,7 @@ def random_question(seed: int, objective: str = "latency") -> Question:
     names = [device.name for device in topology.devices]
     flags["head"] = rng.choice(["auto", "auto", "last", "first"]) if model.block("head") else "auto"
     _add_pins(rng, model, names, flags)
-    return model, topology, Ask(**flags).filled(model.max_context, model.dtype)
+    return model, topology, Ask(**(flags | asked)).filled(model.max_context, model.dtype)
 
 
 def _add_pins(

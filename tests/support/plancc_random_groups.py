@@ -1,0 +1,178 @@
+"""Seeded random questions with TP groups: 2 to 4 unequal devices on one or two hosts.
+
+About a third are tight, so that only a few shapes fit; links are slow or fast enough that groups
+pay in some and not in others.
+"""
+
+import random
+from itertools import combinations, pairwise, permutations
+from typing import Any
+
+from plancc_builders import build_device, build_model, build_topology
+
+from plancc.ir.ask import Ask
+from plancc.ir.layers import Block, Layer
+from plancc.ir.manifest import ModelShape
+from plancc.ir.topology import Exchange, Topology
+
+MIB = 2**20
+Question = tuple[ModelShape, Topology, Ask]
+Random = random.Random
+
+
+def random_group_question(seed: int, objective: str = "latency", **flags: Any) -> Question:
+    """Every flag that binds a placement is asked for now and then; `flags` win."""
+    rng = Random(f"groups/{seed}/{objective}")
+    model = random_model(rng)
+    topology = random_topology(rng, model, objective)
+    asked: dict[str, Any] = {
+        "objective": objective,
+        "context": rng.choice([64, 200, 512]),
+        "slots": rng.choice([2, 3, 4] if objective == "throughput" else [1, 1, 2, 3]),
+        "margin": rng.choice([0, 0.03, 0.2]),
+        "prefill_chunk": rng.choice([16, 128]),
+        "prompt": rng.choice([40, 300]),
+    }
+    if model.block("head") is not None:
+        asked["head"] = rng.choice(["auto", "auto", "last", "first"])
+    _ask_for_devices(rng, model, [device.name for device in topology.devices], asked)
+    ask = Ask.model_validate(asked | flags)
+    return model, topology, ask.filled(model.max_context, model.dtype)
+
+
+def _ask_for_devices(
+    rng: Random, model: ModelShape, names: list[str], asked: dict[str, Any]
+) -> None:
+    asked["tp"] = rng.choice(["auto"] * 9 + ["off", 2, 3])
+    if rng.random() < 0.25:
+        count = rng.randint(1 + (rng.random() < 0.8), len(names))
+        asked["devices"] = tuple(rng.sample(names, count))
+    known = list(asked.get("devices", names))
+    if rng.random() < 0.2:
+        asked["max_devices"] = rng.randint(min(2, len(known)), len(known))
+    if model.blocks and rng.random() < 0.15:
+        asked["pin"] = {rng.choice(model.blocks).name: rng.choice(known)}
+    if rng.random() < 0.12:
+        most = min(len(known), len(model.layers), asked.get("max_devices", 9))
+        inner = rng.sample(range(1, len(model.layers)), rng.randint(1, most) - 1)
+        ends = (0, *sorted(inner), len(model.layers))
+        asked["stage_layers"] = tuple(b - a for a, b in pairwise(ends))
+
+
+def random_model(rng: Random) -> ModelShape:
+    """Dense layers of 2 to 6 tiles, now and then without MLP, of experts, or cut otherwise."""
+    tiles = rng.choice([2, 3, 4, 5, 6])
+    hidden = rng.choice([256, 512, 1024])
+    has_geometry, other_tiles = rng.random() < 0.3, rng.choice([None, None, 2, 4])
+    rows: list[dict[str, Any]] = []
+    alike = rng.random() < 0.3
+    for index in range(rng.randint(3, 6)):
+        if alike and rows and "kv_from" not in rows[-1]:
+            rows.append(rows[-1])
+            continue
+        count = other_tiles if other_tiles and rng.random() < 0.3 else tiles
+        rows.append(_layer(rng, rows[:index], count, has_geometry))
+    embed = rng.choice([0, 5, 20, 40]) * MIB
+    tied = bool(embed) and rng.random() < 0.4
+    head = embed + rng.choice([0, 1000]) if tied else rng.choice([0, 5, 30]) * MIB
+    place = rng.choice(["any", "any", "first", "last"])
+    aux = Block(name="aux", weight_bytes=rng.randint(1, 20) * MIB, workspace_bytes=MIB, place=place)
+    fields = {"geometry": {"norm_eps": 1e-5}, "vocab_size": 4096} if has_geometry else {}
+    return build_model([Layer.model_validate(row) for row in rows], embed=embed, head=head,
+                       tied=tied and head > 0, hidden_size=hidden,
+                       blocks=(aux,) if rng.random() < 0.25 else (), **fields)  # fmt: skip
+
+
+def _layer(
+    rng: Random, before: list[dict[str, Any]], tiles: int, has_geometry: bool
+) -> dict[str, Any]:
+    mixer: dict[str, Any] = {"kind": "attention", "weight_bytes": rng.randint(2, 20) * MIB + 77}
+    row: dict[str, Any] = {"mixer": mixer, "mlp": _mlp(rng, tiles)}
+    owners = [i for i, other in enumerate(before)
+              if "kv_from" not in other and other["mixer"].get("window") is None]  # fmt: skip
+    if owners and rng.random() < 0.08:
+        row["kv_from"] = rng.choice(owners)
+    elif has_geometry:
+        mixer |= {"num_heads": 8, "num_kv_heads": rng.choice([2, 8]), "head_dim": 64}
+        mixer["window"] = rng.choice([None, None, 100])
+    else:
+        mixer["kv_bytes_per_token"] = rng.choice([0, 512, 4096, 16384])
+        mixer["window"] = rng.choice([None, None, 100])
+    row["state_bytes_per_slot"] = rng.choice([0, 0, MIB])
+    row["workspace_bytes"] = rng.choice([0, 0, 0, MIB])
+    if rng.random() < 0.1:
+        row["flops_per_token"] = rng.choice([1e6, 3e8])
+    return row
+
+
+def _mlp(rng: Random, tiles: int) -> dict[str, Any] | None:
+    kind = rng.random()
+    size = rng.randint(4, 60) * MIB + rng.randint(0, 999)
+    if kind < 0.05:
+        return None
+    if kind < 0.1:
+        return {"kind": "moe", "num_experts": 8, "experts_per_token": 2, "expert_bytes": size // 8}
+    if kind < 0.13:
+        return {"kind": "swiglu", "weight_bytes": size}  # bytes only: never cut
+    inner = tiles * rng.choice([64, 64, 50]) + rng.choice([0, 0, 1])
+    return {"kind": rng.choice(["swiglu", "swiglu", "mlp"]), "weight_bytes": size,
+            "intermediate_size": inner, "tiles": tiles,
+            "uncut_bytes": rng.choice([0, 0, 4096])}  # fmt: skip
+
+
+def random_topology(rng: Random, model: ModelShape, objective: str) -> Topology:
+    """Budgets around the model's bytes over the number of devices; some devices are alike."""
+    count = rng.choice([2, 2, 3, 3, 3, 4])
+    whole = sum(layer.weight_bytes for layer in model.layers)
+    whole += sum(block.resident_bytes for block in model.blocks)
+    low, high = rng.choice([(0.7, 1.6), (1, 3), (2, 5)])
+    hosts = ["h0"] if rng.random() < 0.7 else ["h0", "h1"]
+    devices: list[Any] = []
+    for index in range(count):
+        if devices and rng.random() < 0.35:
+            devices.append(devices[-1].model_copy(update={"name": f"g{index}"}))
+            continue
+        free = int(whole * rng.uniform(low, high) / count) + 16 * MIB
+        rates: dict[str, Any] = {"tflops": {"bfloat16": rng.choice([5.0, 60.0])}}
+        if rng.random() < 0.3:
+            rates = {"matmul_points": [(16, rng.uniform(1, 2)), (256, rng.uniform(20, 60))]}
+        elif objective != "prefill" and rng.random() < 0.2:
+            rates = {}
+        points = [(MIB, rng.uniform(5, 9)), (32 * MIB, rng.uniform(60, 300))]
+        devices.append(build_device(
+            f"g{index}", free, gb_s=rng.choice([50.0, 200.0, 936.0]),
+            read_points=points if rng.random() < 0.3 else None, host=rng.choice(hosts),
+            overhead_bytes=rng.choice([0, 2 * MIB]), reserve_bytes=rng.choice([0, MIB]),
+            launch_us=rng.choice([0.0, 2.5]), **rates,
+        ))  # fmt: skip
+    rng.shuffle(devices)
+    names = [device.name for device in devices]
+    return build_topology(
+        devices, links=_links(rng, names), exchanges=_exchanges(rng, names), gb_s=50.0,
+        latency_us=2.0,
+    )  # fmt: skip
+
+
+def _links(rng: Random, names: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = {}
+    trunks = rng.choice([None, None, ["t0"], ["t0", "t1"]])
+    slowest = rng.choice([3.0, 20.0, 300.0])
+    for pair in permutations(names, 2):
+        row: dict[str, Any] = {"latency_us": rng.choice([1.0, 2.5, slowest]),
+                               "bandwidth_gb_s": rng.choice([1.0, 12.0, 100.0])}  # fmt: skip
+        if rng.random() < 0.2:
+            row["points"] = [(2048, rng.uniform(1, 6)), (262144, rng.uniform(8, 60))]
+        if trunks and rng.random() < 0.6:
+            row["trunk"] = rng.choice(trunks)
+        rows[pair] = row
+    return {pair: row for pair, row in rows.items() if rng.random() < 0.9}
+
+
+def _exchanges(rng: Random, names: list[str]) -> tuple[Exchange, ...]:
+    """Some sets of devices, on one host or two, were measured together."""
+    sets = [group for count in (2, 3, 4) for group in combinations(names, count)]
+    return tuple(
+        Exchange(group=tuple(rng.sample(group, len(group))),
+                 points=((2048, rng.uniform(1, 20)), (262144, rng.uniform(20, 90))))
+        for group in sets if rng.random() < 0.2
+    )  # fmt: skip
