@@ -1,0 +1,105 @@
+"""Full tensor parallelism: priced beside a plan, never placed (design.md section 11).
+
+n devices; every kernel of a layer reads 1/n of its weights, and each device keeps 1/n of KV and
+state. After the mixer and after the MLP the devices exchange fp32 partial rows:
+
+layer    = max over devices of [each kernel at 1/n of its bytes and flops; KV and state / n;
+           launches of mixer and MLP, and EXCHANGE_LAUNCHES an exchange]
+           + 2 exchanges (1 where there is no MLP) of rows x hidden_size x 4 bytes a device
+step     = layers + embed + head at 1/n
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from plancc.compiler.cost.comm import transfers_ns
+from plancc.compiler.cost.compute import (
+    Work,
+    embed_ns,
+    kernel_ns,
+    launch_ns,
+    layer_parts_ns,
+    mixer_ns,
+)
+from plancc.ir.dtype import ITEMSIZE
+from plancc.ir.groups import EXCHANGE_LAUNCHES, partial_row_bytes
+from plancc.ir.kernel_spec import (
+    HEAD_LAUNCHES,
+    layer_flops_per_row,
+    mixer_launches,
+    mixer_reads,
+    mlp_launches,
+    mlp_reads,
+)
+from plancc.ir.layers import Layer
+from plancc.ir.manifest import ModelShape
+from plancc.ir.topology import Device, Topology
+
+
+def full_tp_step_ns(model: ModelShape, topology: Topology, names: Sequence[str], work: Work) -> int:
+    """ns of one step of `work` over the named devices (at least two), all cut evenly.
+
+    A lower bound of what such an engine takes: heads and KV heads are taken to divide by n, and
+    gathering the winners of a cut head is not counted.
+    """
+    assert len(names) > 1, "full TP needs at least two devices"
+    devices = [_device(topology, name) for name in names]
+    exchange = full_tp_exchange_ns(model, topology, names, work.rows)
+    layers = sum(
+        max(_layer_ns(model, device, index, work, len(names)) for device in devices)
+        + _exchanges(layer) * exchange
+        for index, layer in enumerate(model.layers)
+    )
+    return layers + max(_ends_ns(model, device, work, len(names)) for device in devices)
+
+
+def full_tp_exchange_ns(
+    model: ModelShape, topology: Topology, names: Sequence[str], rows: int
+) -> int:
+    """ns of one exchange of so many rows: as measured for the group, else all transfers at once."""
+    size = rows * partial_row_bytes(model, roots=1)
+    measured = topology.exchange(names)
+    if measured is not None:
+        return measured.curve().ns(size)
+    return transfers_ns(topology, [(a, b, size) for a in names for b in names if a != b])
+
+
+def _exchanges(layer: Layer) -> int:
+    return 1 if layer.mlp is None else 2
+
+
+def _layer_ns(model: ModelShape, device: Device, index: int, work: Work, num_ranks: int) -> int:
+    layer = model.layers[index]
+    reads = (*mixer_reads(layer), *mlp_reads(layer, work.rows))
+    said, whole = layer.flops_per_token is not None, sum(reads)
+    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * work.rows
+    kernels = sum(
+        kernel_ns(device, size / num_ranks, work, model.dtype,
+                  flops * size / whole / num_ranks if said and whole else -1)
+        for size in reads
+    )  # fmt: skip
+    launches = mixer_launches(layer) + mlp_launches(layer) + _exchanges(layer) * EXCHANGE_LAUNCHES
+    kept = _kept_ns(model, device, index, work)
+    return kernels + ceil(kept / num_ranks) + launches * launch_ns(device)
+
+
+def _kept_ns(model: ModelShape, device: Device, index: int, work: Work) -> int:
+    """What the mixer takes besides its kernels: reading KV and state, or a prompt's attention."""
+    with_kept = layer_parts_ns(model, device, index, work)[0]
+    return with_kept - mixer_ns(model, device, model.layers[index], work)
+
+
+def _ends_ns(model: ModelShape, device: Device, work: Work, num_ranks: int) -> int:
+    """Embedding and head; of a prompt the head is not counted, as in other shapes."""
+    head = model.block("head")
+    embed = embed_ns(model, device)
+    if head is None or work.prompt is not None:
+        return embed
+    kernel = kernel_ns(device, head.weight_bytes / num_ranks, work, model.dtype)
+    return embed + kernel + HEAD_LAUNCHES * launch_ns(device)
+
+
+def _device(topology: Topology, name: str) -> Device:
+    device = topology.device(name)
+    assert device is not None, f"no device {name} in {topology.name}"
+    return device
