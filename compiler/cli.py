@@ -26,6 +26,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Decide where a model runs, prove it, freeze it in a plan.",
     ),
     "show": ("plancc.compiler.plan_cmd", "show_command", "Show a plan: devices, stages, proof."),
+    "explain": (
+        "plancc.compiler.explain_cmd",
+        "explain_command",
+        "Say why a plan is as it is, and what would change it.",
+    ),
     "check": (
         "plancc.compiler.plan_cmd",
         "check_command",

@@ -19,7 +19,7 @@ _PATH = click.Path(path_type=Path)
 def show_command(plan: Path, as_json: bool, textconv: bool) -> None:
     """Show PLAN: devices and what fills them, stages, predicted times, proof, what lost."""
     document = read_plan(plan)
-    edited = _warn_if_edited(document, plan)
+    edited = warn_if_edited(document, plan)
     if as_json:
         click.echo(json.dumps({"edited": edited, "plan": document.data()}, indent=2))
     elif textconv:
@@ -71,8 +71,8 @@ def diff_command(old: Path, new: Path, as_json: bool) -> int:
     from plancc.compiler.render_diff import diff_lines
 
     before, after = read_plan(old), read_plan(new)
-    _warn_if_edited(before, old)
-    _warn_if_edited(after, new)
+    warn_if_edited(before, old)
+    warn_if_edited(after, new)
     diff = diff_plans(before, after)
     if as_json:
         answer = {"differs": not diff.is_empty, "answers": diff.answers.words()}
@@ -91,7 +91,8 @@ def schema_command(document: str) -> None:
     click.echo(schema_text(document), nl=False)
 
 
-def _warn_if_edited(document: Plan, path: Path) -> str | None:
+def warn_if_edited(document: Plan, path: Path) -> str | None:
+    """The words of the warning on stderr; None for a plan as it was compiled."""
     content = document.computed_digest()
     if document.digest == content:
         return None

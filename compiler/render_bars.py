@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from plancc.ir.plan import PlanDevice
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,13 @@ PARTS = (
 )
 FREE = Ink("free", "·", ".", "dim")
 
+# A step in time. What a TP group exchanges lies between its layers, so it is drawn in between.
+COMPUTE = Ink("compute", "█", "#", "blue")
+EXCHANGE = Ink("exchange", "▒", "=", "magenta")
+HOP = Ink("hop", "─", "-", "yellow")
+HOP_END = Ink("hop", "▸", ">", "yellow")
+WAIT = Ink("wait", " ", " ", "")
+
 
 def bar_bytes(device: PlanDevice) -> dict[str, int]:
     """Bytes by what is drawn: hop buffers and workspace are one part."""
@@ -42,8 +52,12 @@ def bar_cells(device: PlanDevice, widest_bytes: int, width: int) -> dict[str, in
     """
     sizes = {**bar_bytes(device), FREE.name: max(0, device.ledger.free_after)}
     sizes[FREE.name] += not any(sizes.values())  # an empty device is all free
+    return apportion(sizes, max(1, round(width * sum(sizes.values()) / max(1, widest_bytes))))
+
+
+def apportion(sizes: Mapping[K, int], length: int) -> dict[K, int]:
+    """`length` cells by largest remainder; a size gets one at least where one can be spared."""
     total = sum(sizes.values())
-    length = max(1, round(width * total / max(1, widest_bytes)))
     exact = {name: length * size / total for name, size in sizes.items()}
     cells = {name: int(share) for name, share in exact.items()}
     rest = sorted(exact, key=lambda name: cells[name] - exact[name])

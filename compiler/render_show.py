@@ -18,20 +18,21 @@ def show_plan(plan: Plan, console: Console) -> None:
     """Print header, devices, what fills them, stages, prediction, proof and what lost."""
     parts = (
         _header(plan),
-        _title("Devices", _unit(plan)[0]),
+        section_title("Devices", _unit(plan)[0]),
         _devices(plan, console),
         Text(),
         _bars(plan, console),
-        _title("Stages", f"decode at context {plan.runtime.context}, one token"),
+        section_title("Stages", f"decode at context {plan.runtime.context}, one token"),
         _stages(plan),
-        _title("Predicted"),
+        section_title("Predicted"),
         _predicted(plan),
         *_why_not(plan),
     )
     console.print(Group(*parts))
 
 
-def _title(name: str, note: str = "") -> Text:
+def section_title(name: str, note: str = "") -> Text:
+    """An empty line, then a title with a word on what it counts."""
     return Text.assemble("\n", (name, "bold"), (f"  {note}" if note else "", "dim"))
 
 
@@ -61,7 +62,7 @@ def _devices(plan: Plan, console: Console) -> Table:
 def _device_table(plan: Plan, gap: int) -> Table:
     rows = [device.ledger.parts() for device in plan.devices]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
-    table = _table(gap)
+    table = plain_table(gap)
     table.add_column("device", overflow="fold")
     for name in (*names, "total", "budget", "free"):
         table.add_column(_COLUMNS.get(name, name), justify="right", no_wrap=True)
@@ -74,7 +75,8 @@ def _device_table(plan: Plan, gap: int) -> Table:
     return table
 
 
-def _table(gap: int = 2) -> Table:
+def plain_table(gap: int = 2) -> Table:
+    """Columns parted by `gap`, without lines."""
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
@@ -113,7 +115,7 @@ def _bar(device: PlanDevice, names: int, widest: int, width: int, plain: bool) -
 
 
 def _stages(plan: Plan) -> Table:
-    table = _table()
+    table = plain_table()
     for name in ("stage", "device", "layers", "blocks"):
         table.add_column(name, overflow="fold")
     table.add_column("compute", justify="right", no_wrap=True)
@@ -169,16 +171,17 @@ def _why_not(plan: Plan) -> Iterator[RenderableType]:
     lost = [item for item in plan.alternatives if item.verdict != "chosen"]
     if not lost:
         return
-    yield _title("Why not")
-    table = _table()
+    yield section_title("Why not")
+    table = plain_table()
     table.add_column("shape", overflow="fold")
     table.add_column("verdict", overflow="fold")
     for item in lost:
-        table.add_row(item.shape, _verdict(plan, item))
+        table.add_row(item.shape, lost_words(plan, item))
     yield table
 
 
-def _verdict(plan: Plan, item: Alternative) -> str:
+def lost_words(plan: Plan, item: Alternative) -> str:
+    """Why a shape lost: how much slower, how many bytes short, or what forbids it."""
     words = str(item.verdict)
     if item.device is not None and item.short_bytes is None:
         words += f" ({item.device})"

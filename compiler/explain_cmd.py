@@ -1,0 +1,110 @@
+"""plancc explain: why this plan, and what would change it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plancc.compiler.explain import Explanation, explain
+from plancc.compiler.plan_cmd import warn_if_edited
+from plancc.ir.errors import BadInput
+from plancc.ir.plan import Input, Plan, read_plan
+
+if TYPE_CHECKING:
+    from plancc.compiler.explain_sensitivity import Progress, Sensitivity
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("explain")
+@click.argument("plan", type=_PATH)
+@click.option("--topo", type=_PATH, help="Its topology: also say what would change the plan.")
+@click.option("--model", type=_PATH, help="Its manifest, to be sure that it is the same.")
+@click.option("--quick", is_flag=True, help="With --topo: move layers, but solve nothing anew.")
+@click.option("--no-sensitivity", is_flag=True, help="The plan alone, whatever --topo says.")
+@click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
+@click.option("--html", type=_PATH, metavar="FILE", help="The same screen as one HTML file.")
+def explain_command(
+    plan: Path, topo: Path | None, model: Path | None, quick: bool, no_sensitivity: bool,
+    as_json: bool, html: Path | None,
+) -> None:  # fmt: skip
+    """Say why PLAN is as it is: one step as a picture, what binds each device, what lost.
+
+    With --topo: what one layer moved, a rate 10 % off or 1 GiB more would do, and which of them
+    would flip the plan to another shape.
+    """
+    document = read_plan(plan)
+    warn_if_edited(document, plan)
+    _same_model(document, model)
+    answer = explain(document)
+    if topo is not None and not no_sensitivity:
+        answer = replace(answer, sensitivity=_sensitivity(document, topo, quick))
+    if as_json:
+        click.echo(json.dumps(_data(document, answer), indent=2))
+    else:
+        _draw(document, answer, html)
+
+
+def _data(plan: Plan, answer: Explanation) -> dict[str, Any]:
+    rows = [row.model_dump(mode="json") for row in plan.alternatives]
+    proof = plan.provenance.solver.model_dump(mode="json")
+    return {**asdict(answer), "reasons": dict(answer.reasons), "proof": proof, "alternatives": rows}
+
+
+def _same_model(plan: Plan, path: Path | None) -> None:
+    if path is None:
+        return
+    from plancc.ir.manifest import read_manifest
+
+    _same(f"--model {path}", plan.inputs.model, read_manifest(path).digest())
+
+
+def _same(what: str, wanted: Input, found: str) -> None:
+    if wanted.sha256 != found:
+        raise BadInput(
+            f"{what}: the plan was compiled for {wanted.name} {wanted.sha256}, found {found}; "
+            f"give that file, or compile again"
+        )
+
+
+def _sensitivity(plan: Plan, path: Path, quick: bool) -> "Sensitivity":
+    from plancc.compiler.explain_sensitivity import sensitivity
+    from plancc.ir.topology import read_topology
+
+    topology = read_topology(path)
+    _same(f"--topo {path}", plan.inputs.topology, topology.digest())
+    with _bar("solving what could be different") as progress:
+        return sensitivity(plan, topology, quick=quick, progress=progress)
+
+
+@contextmanager
+def _bar(words: str) -> Iterator["Progress"]:
+    """A bar of solves on stderr, gone when they are done; silent where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(words, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _draw(plan: Plan, answer: Explanation, html: Path | None) -> None:
+    from rich.console import Console
+
+    from plancc.compiler.render_explain import show_explanation
+
+    if html is None:
+        show_explanation(plan, answer, Console(highlight=False))
+        return
+    from plancc.compiler.files import write_whole
+    from plancc.compiler.render_explain import explanation_html
+
+    write_whole(html, explanation_html(plan, answer))

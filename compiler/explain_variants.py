@@ -1,0 +1,184 @@
+"""What could be different: every change that a sensitivity tries, in a fixed order.
+
+Devices that may change places with each other are tried once: the optimum is the same whichever
+of them changes. Links with equal numbers change together. What no stage uses is only made better,
+since making it worse changes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plancc.compiler.placement.question import build_problem
+from plancc.ir.ask import Ask
+from plancc.ir.manifest import ModelShape
+from plancc.ir.plan import Plan
+from plancc.ir.topology import Device, Link, Topology
+
+GIB = 2**30
+MOST_LINK_GROUPS = 8
+Kind = Literal["read", "link", "exchange", "memory", "context", "slots"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What changes: a device's reads or memory, a group of links, or a number of the ask."""
+
+    kind: Kind
+    names: tuple[str, ...]  # a device; 'a->b' of each link; a group's devices
+    words: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`factor` is of a rate (0.9: slower), of a count (2: doubled), or GiB more of memory."""
+
+    part: Part
+    factor: float
+
+    @property
+    def words(self) -> str:
+        if self.part.kind == "memory":
+            return f"{self.part.words} +{self.factor:g} GiB"
+        if self.part.kind in ("context", "slots"):
+            return f"{self.part.words} x {self.factor:g}"
+        return f"{self.part.words} {100 * (self.factor - 1):+.0f} %"
+
+
+def variants(plan: Plan, topology: Topology) -> tuple[Variant, ...]:
+    """In the order of the plan's stages: reads, memory, links, exchanges, then the ask."""
+    found: list[Variant] = []
+    for part, is_used in device_parts(plan, topology, "read"):
+        found += [Variant(part, factor) for factor in ((1.1, 0.9) if is_used else (1.1,))]
+    found += [Variant(part, 1) for part, _ in device_parts(plan, topology, "memory")]
+    for part, is_used in link_parts(plan, topology):
+        found += [Variant(part, factor) for factor in ((1.1, 0.9) if is_used else (1.1,))]
+    for part in _exchange_parts(plan, topology):
+        found += [Variant(part, 1.1), Variant(part, 0.9)]
+    if plan.ask.objective != "context":
+        found.append(Variant(Part("context", (), "context"), 2))
+    found.append(Variant(Part("slots", (), "slots"), 2))
+    return tuple(found)
+
+
+def device_parts(
+    plan: Plan, topology: Topology, kind: Literal["read", "memory"]
+) -> Iterator[tuple[Part, bool]]:
+    """(part, is it used?) of one device of each class: used ones first, in stage order."""
+    used = [rank.device for stage in plan.stages for rank in stage.ranks]
+    problem = build_problem(plan.model, topology, plan.ask)
+    classes = dict(zip(problem.seats, problem.seat_classes, strict=True))
+    seen: set[int] = set()
+    for name in dict.fromkeys([*used, *problem.seats]):
+        if classes[name] in seen:
+            continue
+        seen.add(classes[name])
+        alike = sum(other == classes[name] for other in classes.values()) - 1
+        words = f"{name} (or {alike} like it)" if alike else name
+        what = "reads of" if kind == "read" else "memory of"
+        yield Part(kind, (name,), f"{what} {words}"), name in used
+
+
+def link_parts(plan: Plan, topology: Topology) -> Iterator[tuple[Part, bool]]:
+    """(part, is it used?) of links with equal numbers: those that hops take, then the rest."""
+    hops = _used_pairs(plan)
+    groups: dict[object, list[Link]] = {}
+    for link in sorted(topology.links, key=lambda link: (link.from_, link.to)):
+        groups.setdefault(_numbers(link), []).append(link)
+    order = [key for pair in hops for key, links in groups.items()
+             if pair in [(link.from_, link.to) for link in links]]  # fmt: skip
+    used = list(dict.fromkeys(order))[:MOST_LINK_GROUPS]
+    for key in used:
+        taken = [f"{a}->{b}" for a, b in hops if (a, b) in _pairs(groups[key])]
+        yield _link_part(groups[key], taken[0]), True
+    rest = [link for key, links in groups.items() if key not in used for link in links]
+    if rest:
+        words = "all links" if not used else "all other links"
+        names = tuple(f"{link.from_}->{link.to}" for link in rest)
+        yield Part("link", names, words if len(rest) > 1 else f"link {names[0]}"), False
+
+
+def _link_part(links: Sequence[Link], first: str) -> Part:
+    names = tuple(f"{link.from_}->{link.to}" for link in links)
+    more = f" and {len(links) - 1} like it" if len(links) > 1 else ""
+    return Part("link", names, f"link {first}{more}")
+
+
+def _pairs(links: Sequence[Link]) -> list[tuple[str, str]]:
+    return [(link.from_, link.to) for link in links]
+
+
+def _numbers(link: Link) -> object:
+    return (link.mode, link.latency_us, link.bandwidth_gb_s, link.points, link.trunk)
+
+
+def _used_pairs(plan: Plan) -> list[tuple[str, str]]:
+    """Device pairs that rows or the token take, the dearest hop first."""
+    names = [rank.device for stage in plan.stages for rank in stage.ranks]
+    taken = [(names[link.from_], names[link.to]) for link in plan.links if link.payload != "step"]
+    if len(plan.stages) > 1:
+        taken.append((plan.stages[-1].ranks[0].device, plan.stages[0].ranks[0].device))
+    return [pair for pair in dict.fromkeys(taken) if pair[0] != pair[1]]
+
+
+def _exchange_parts(plan: Plan, topology: Topology) -> Iterator[Part]:
+    """Measured exchanges of the plan's groups."""
+    for stage in plan.stages:
+        names = tuple(rank.device for rank in stage.ranks)
+        if len(names) > 1 and topology.exchange(names) is not None:
+            yield Part("exchange", names, f"exchange of {'+'.join(names)}")
+
+
+def changed(topology: Topology, ask: Ask, model: ModelShape, variant: Variant
+            ) -> tuple[Topology, Ask] | None:  # fmt: skip
+    """The question with the change made; None where it has no meaning, as beyond max_context."""
+    part, factor = variant.part, variant.factor
+    match part.kind:
+        case "read" | "memory":
+            edit = _faster if part.kind == "read" else _larger
+            rows = tuple(edit(device, factor) if device.name in part.names else device
+                         for device in topology.devices)  # fmt: skip
+            return topology.model_copy(update={"devices": rows}), ask
+        case "link":
+            links = tuple(_faster_link(link, factor) if f"{link.from_}->{link.to}" in part.names
+                          else link for link in topology.links)  # fmt: skip
+            return topology.model_copy(update={"links": links}), ask
+        case "exchange":
+            exchanges = tuple(
+                row.model_copy(update={"points": _scaled(row.points, factor)})
+                if sorted(row.group) == sorted(part.names) else row
+                for row in topology.exchanges)  # fmt: skip
+            return topology.model_copy(update={"exchanges": exchanges}), ask
+        case "context":
+            context = int(factor * (ask.context or 0))
+            fits = context <= model.max_context
+            return (topology, ask.model_copy(update={"context": context})) if fits else None
+        case "slots":
+            return topology, ask.model_copy(update={"slots": int(factor * ask.slots)})
+
+
+def _faster(device: Device, factor: float) -> Device:
+    if device.read_points:
+        return device.model_copy(update={"read_points": _scaled(device.read_points, factor)})
+    return device.model_copy(update={"read_gb_s": (device.read_gb_s or 0) * factor})
+
+
+def _larger(device: Device, gib: float) -> Device:
+    more = int(gib * GIB)
+    sizes = {"free_bytes": device.free_bytes + more, "total_bytes": device.total_bytes + more}
+    return device.model_copy(update=sizes)
+
+
+def _faster_link(link: Link, factor: float) -> Link:
+    """The whole curve: latency shrinks as the time of each byte does."""
+    if link.points:
+        return link.model_copy(update={"points": _scaled(link.points, factor)})
+    latency, rate = link.latency_us or 0, link.bandwidth_gb_s or 0
+    numbers = {"latency_us": latency / factor, "bandwidth_gb_s": rate * factor}
+    return link.model_copy(update=numbers)
+
+
+def _scaled(
+    points: Sequence[tuple[float, float]], factor: float
+) -> tuple[tuple[float, float], ...]:
+    return tuple((size, us / factor) for size, us in points)

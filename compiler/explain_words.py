@@ -1,0 +1,154 @@
+"""The sentences of an explanation: what binds a device, the proof, the margin, the pins."""
+
+from collections.abc import Iterator
+
+from plancc.compiler.explain_room import Extra
+from plancc.compiler.free_choice import PREFIX, pins_of, row_of_pins
+from plancc.compiler.summary import layer_range
+from plancc.ir.plan import Alternative, Plan
+from plancc.ir.units import format_bytes, format_ns
+
+Giver = tuple[str, float] | None
+
+
+def bound_words(plan: Plan, kind: str, extra: Extra | None, gb_s: float, giver: Giver) -> str:
+    """Why a device holds no more than it does."""
+    if kind in ("alone", "group"):
+        return "holds the whole model" if kind == "alone" else "shares the whole model"
+    if extra is None or giver is None:
+        return "has no neighbour whose layers it could take"
+    piece = _layers(extra.layers)
+    need = f"{piece} of {giver[0]} {_verb(extra.layers, 'needs', 'need')} " \
+           f"{format_bytes(extra.size_bytes)}"  # fmt: skip
+    if kind == "memory":
+        return f"memory: {need}, {format_bytes(-extra.left_bytes)} too much"
+    room = f"room for {extra.more_layers} more"
+    if kind == "speed":
+        slower = f"{giver[1] / gb_s:.2g} times faster" if giver[1] < 100 * gb_s else "faster"
+        return f"speed: {room}, but {giver[0]} reads {slower}"
+    return f"balance: {room}, but {_balance(plan)}"
+
+
+def _balance(plan: Plan) -> str:
+    if plan.ask.stage_layers is not None:
+        return "the cut was asked for"
+    if plan.ask.objective in ("throughput", "prefill"):
+        return "then it or a hop would set the beat"
+    return "no time is won by them"
+
+
+def _layers(layers: tuple[int, int]) -> str:
+    return f"{_verb(layers, 'layer', 'layers')} {layer_range(layers)}"
+
+
+def _verb(layers: tuple[int, int], one: str, many: str) -> str:
+    return one if layers[1] - layers[0] == 1 else many
+
+
+def reasons(plan: Plan) -> Iterator[tuple[str, str]]:
+    """(about what, sentence): slowest stage, proof, margin, pins."""
+    yield "time", _time_words(plan)
+    yield "proof", proof_sentence(plan)
+    yield "margin", margin_sentence(plan)
+    pins = pins_sentence(plan)
+    if pins is not None:
+        yield "pins", pins
+
+
+def _time_words(plan: Plan) -> str:
+    times, step = plan.predicted.decode.stages, max(1, plan.predicted.decode.step_ns)
+    kinds = {
+        "computing": sum(time.compute_ns for time in times),
+        "exchanging within groups": sum(time.exchange_ns for time in times),
+        "hopping between stages": sum(time.hop_ns for time in times),
+    }
+    shares = ", ".join(f"{_percent(ns / step)} {what}" for what, ns in kinds.items() if ns)
+    words = f"a token takes {format_ns(step)}: {shares}"
+    if len(times) == 1:
+        return words
+    slowest = max(range(len(times)), key=lambda i: times[i].compute_ns + times[i].exchange_ns)
+    names = "+".join(rank.device for rank in plan.stages[slowest].ranks)
+    busy = times[slowest].compute_ns + times[slowest].exchange_ns
+    return f"{words}; {_percent(busy / step)} in the slowest stage, {slowest} ({names})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 0.9995 else "all"
+
+
+def proof_sentence(plan: Plan) -> str:
+    """What was proven, over which shapes, by what."""
+    proof = plan.provenance.solver
+    by = f"{proof.name} {proof.version}"
+    if proof.status != "optimal":
+        return f"not proven: at most {_percent(proof.gap)} could be won ({by}), of {proof.space}"
+    if proof.objective == "context":
+        return f"one token more fits on no shape ({by}), of {proof.space}"
+    what = "no shape is faster" if proof.value == proof.best else "no shape of as few devices is "\
+        f"faster, and none at all than {format_ns(proof.best)}"  # fmt: skip
+    return f"{what} (proven by {by}), of {proof.space}"
+
+
+def margin_sentence(plan: Plan) -> str:
+    """What the margin did to the choice."""
+    proof, margin = plan.provenance.solver, 100 * plan.ask.margin
+    if proof.objective == "context":
+        return "none for --objective context: the longest context wins"
+    if proof.value > proof.best:
+        cost = _percent(proof.value / proof.best - 1)
+        return (f"the fastest shape{_fastest(plan)} takes {format_ns(proof.best)}; this one costs "
+                f"+{cost}, within the {margin:g} % margin, and is smaller")  # fmt: skip
+    if len(plan.devices) == 1:
+        return "did nothing: the fastest shape has one device already"
+    if margin == 0:
+        return "none was given: the fastest shape wins"
+    return f"none of fewer devices is within {margin:g} % of it"
+
+
+def _fastest(plan: Plan) -> str:
+    best = plan.provenance.solver.best
+    row = next((row for row in plan.alternatives if row.value == best), None)
+    return f" ({row.shape})" if row else ""
+
+
+def pins_sentence(plan: Plan) -> str | None:
+    """What the ask's pins cost against the choice without them; None where nothing is pinned."""
+    pins, row = pins_of(plan.ask), row_of_pins(plan)
+    if not pins:
+        return None
+    flags = " ".join(_said(plan, flag) for flag in pins)
+    if row is None or row.value is None:
+        return f"{flags}: what they cost was not solved"
+    verb = "costs" if len(pins) == 1 else "cost"
+    if row.verdict == "chosen":
+        return f"{flags} {verb} nothing: without, the choice is the same"
+    return f"{flags} {verb} {_pin_cost(plan, row)}; {_tightest(plan)}"
+
+
+def _said(plan: Plan, flag: str) -> str:
+    value = getattr(plan.ask, flag.removeprefix("--").replace("-", "_"))
+    if isinstance(value, dict):
+        return " ".join(f"{flag} {block}={device}" for block, device in value.items())
+    words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"{flag} {words}"
+
+
+def _pin_cost(plan: Plan, row: Alternative) -> str:
+    proof = plan.provenance.solver
+    assert row.value is not None
+    delta = proof.value - row.value
+    share = f"{100 * delta / max(1, row.value):+.1f} %"
+    if proof.objective == "context":
+        return f"{delta:+d} tokens ({share}): without {row.value} fit, as {row.note}"
+    sign = "+" if delta >= 0 else "-"
+    cost = f"{sign}{format_ns(abs(delta))} ({share})"
+    return f"{cost}: without, {format_ns(row.value)} as {row.note}"
+
+
+def _tightest(plan: Plan) -> str:
+    device = min(plan.devices, key=lambda device: device.ledger.free_after)
+    return f"{device.name} keeps {format_bytes(device.ledger.free_after)}"
+
+
+def is_pin_row(row: Alternative) -> bool:
+    return row.shape.startswith(PREFIX + "--")

@@ -1,0 +1,106 @@
+"""What would change a plan, as tables: cuts moved by a layer, numbers moved by a little."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from plancc.compiler.explain_moves import Move
+from plancc.compiler.explain_sensitivity import SLOWEST, Effect, Sensitivity, Threshold
+from plancc.compiler.render_show import plain_table, section_title
+from plancc.ir.plan import Plan
+from plancc.ir.units import format_bytes, format_ns
+
+KEEPS = "same plan"
+
+
+def sensitivity_parts(plan: Plan, answer: Sensitivity) -> Iterator[RenderableType]:
+    """Tables with their titles; none for what was not tried."""
+    if answer.moves:
+        yield section_title("One layer moved", "this plan, edited: nothing else changes")
+        yield _moves(answer)
+    if answer.effects:
+        yield section_title("One number changed", "solved anew; the largest effect first")
+        yield _effects(plan, answer)
+    lines = (*_idle_words(answer), *map(_threshold, answer.thresholds), *answer.notes)
+    if lines:
+        yield Text("\n" + "\n".join(lines))
+
+
+def _moves(answer: Sensitivity) -> Table:
+    table = plain_table()
+    table.add_column("layers", overflow="fold")
+    table.add_column("costs", justify="right", no_wrap=True)
+    table.add_column("or", overflow="fold")
+    for move in answer.moves:
+        cost = "" if move.delta_ns is None else _delta(move.delta_ns, answer.value)
+        table.add_row(move.words, cost, _failure(move))
+    return table
+
+
+def _failure(move: Move) -> str:
+    if move.short_bytes is not None:
+        return f"{move.device} is {format_bytes(move.short_bytes)} short"
+    return move.note or ""
+
+
+def _effects(plan: Plan, answer: Sensitivity) -> Table:
+    table = plain_table()
+    table.add_column("change", overflow="fold")
+    table.add_column("this plan", justify="right", overflow="fold")
+    table.add_column("new choice", justify="right", no_wrap=True)
+    table.add_column("which is", overflow="fold")
+    for effect in answer.effects:
+        if _is_idle(effect, answer):
+            continue
+        table.add_row(effect.change, _kept(effect, answer.value), _best(effect, answer.value),
+                      _flip(effect))  # fmt: skip
+    return table
+
+
+def _is_idle(effect: Effect, answer: Sensitivity) -> bool:
+    """Nothing changes, neither now nor by solving anew."""
+    same = effect.kept_value == effect.value == answer.value
+    return same and effect.flips_to is None and effect.context is None
+
+
+def _idle_words(answer: Sensitivity) -> Iterator[str]:
+    idle = [effect.change for effect in answer.effects if _is_idle(effect, answer)]
+    if idle:
+        yield f"no effect: {', '.join(idle)}"
+
+
+def _kept(effect: Effect, base: int) -> str:
+    if effect.kept_value is None:
+        assert effect.short_bytes is not None
+        return f"{effect.device} {format_bytes(effect.short_bytes)} short"
+    return _delta(effect.kept_value - base, base)
+
+
+def _best(effect: Effect, base: int) -> str:
+    if effect.value is None:
+        return "nothing fits"
+    if effect.context is not None:
+        return f"{effect.context} tokens"
+    return _delta(effect.value - base, base)
+
+
+def _flip(effect: Effect) -> Text:
+    if effect.value is None:
+        return Text("no plan", "red")
+    return Text(effect.flips_to, "bold") if effect.flips_to else Text(KEEPS, "dim")
+
+
+def _delta(delta: int, base: int) -> str:
+    """'+0.41 ms (+2.3 %)'; '0' for no difference at all."""
+    if delta == 0:
+        return "0"
+    sign = "+" if delta > 0 else "-"
+    return f"{sign}{format_ns(abs(delta))} ({100 * delta / max(1, base):+.1f} %)"
+
+
+def _threshold(found: Threshold) -> str:
+    if found.factor is None:
+        return f"{found.what}: this plan stays even at {SLOWEST:g} x of what was measured"
+    return f"{found.what}: another plan is chosen below {found.factor:.2f} x of what was measured"
