@@ -1,13 +1,16 @@
 """Which processes the devices share, and so how each link of the plan carries its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from plancc.ir.graph import Graph
+from plancc.ir.groups import partial_row_bytes
 from plancc.ir.manifest import ModelShape
-from plancc.ir.op import Op, OpKind, TransferAttrs
+from plancc.ir.op import ExchangeAttrs, MlpAttrs, Op, OpKind, TransferAttrs
 from plancc.ir.plan import PlanLink, Transport, Worker
 from plancc.ir.sizes import LINK_SLOTS, hidden_row_bytes
+from plancc.ir.tiles import subtree_roots
 from plancc.ir.topology import Device, Topology
 
 STEP_ROW_BYTES = 8
@@ -49,26 +52,59 @@ def used_devices(names: Sequence[str], topology: Topology) -> tuple[Device, ...]
 def link_rows(
     graph: Graph, devices: Sequence[str], model: ModelShape, topology: Topology, rule: WorkerRule
 ) -> tuple[PlanLink, ...]:
-    """The plan's links, one for each send of a lowered graph. `devices` has one name a rank."""
+    """The plan's links: those of the sends, then partial rows. `devices` has one name a rank."""
     workers = workers_of(used_devices(devices, topology), rule)
     homes = {name: worker.name for worker in workers for name in worker.devices}
-    rows: dict[int, PlanLink] = {}
+    rows: dict[int, _Row] = {}
     for op in graph.ops:
         if op.kind is OpKind.SEND:
             attrs, source, target = _ends(graph, op)
-            ends = (devices[source], devices[target])
-            joined = homes[ends[0]] == homes[ends[1]]
-            rows[attrs.link] = PlanLink.model_validate(
+            size = _row_bytes(model, attrs.payload)
+            rows[attrs.link] = _Row(source, target, attrs.payload, size)
+    links = []
+    for row in (*(rows[index] for index in range(len(rows))), *_partial_rows(graph, model)):
+        ends = (devices[row.source], devices[row.target])
+        joined = homes[ends[0]] == homes[ends[1]]
+        links.append(
+            PlanLink.model_validate(
                 {
-                    "from": source,
-                    "to": target,
-                    "payload": attrs.payload,
-                    "transport": _transport(attrs.payload, *ends, topology, rule, joined),
-                    "bytes_per_row": _row_bytes(model, attrs.payload),
+                    "from": row.source,
+                    "to": row.target,
+                    "payload": row.payload,
+                    "transport": _transport(row.payload, *ends, topology, rule, joined),
+                    "bytes_per_row": row.bytes,
                     "slots": LINK_SLOTS,
                 }
             )
-    return tuple(rows[index] for index in range(len(rows)))
+        )
+    return tuple(links)
+
+
+@dataclass(frozen=True)
+class _Row:
+    source: int
+    target: int
+    payload: Literal["hidden", "partial", "step"]
+    bytes: int
+
+
+def _partial_rows(graph: Graph, model: ModelShape) -> Iterator[_Row]:
+    """Once a stage: from each rank of an exchange to every other whose sum is read."""
+    done: set[tuple[int, ...]] = set()
+    for op in graph.ops:
+        if not isinstance(op.attrs, ExchangeAttrs) or op.attrs.ranks in done:
+            continue
+        done.add(op.attrs.ranks)
+        alike = [other for other in graph.ops if other.attrs == op.attrs]
+        targets = [other.seat.rank for other in alike if other.seat and graph.consumers[other.name]]
+        for source in alike:
+            mlp = graph.by_name[source.inputs[0]].attrs
+            assert isinstance(mlp, MlpAttrs)
+            assert source.seat is not None
+            size = partial_row_bytes(model, len(subtree_roots(mlp.num_tiles, mlp.tiles)))
+            for target in targets:
+                if target != source.seat.rank:
+                    yield _Row(source.seat.rank, target, "partial", size)
 
 
 def _ends(graph: Graph, send: Op) -> tuple[TransferAttrs, int, int]:

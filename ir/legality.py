@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from plancc.ir.group_legality import group_problems, num_tiles_of, partial_link_problems
 from plancc.ir.kernel_spec import KERNELS
-from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Plan, PlanLink, Stage
 from plancc.ir.program_walk import walk_programs
@@ -24,6 +24,7 @@ def plan_problems(plan: Plan) -> tuple[str, ...]:
     shape = (
         *coverage_problems(plan.stages, len(plan.model.layers)),
         *_kv_problems(plan.model, plan.stages),
+        *group_problems(plan.model, plan.stages),
         *_rank_problems(plan),
         *_block_problems(plan),
     )
@@ -34,6 +35,7 @@ def plan_problems(plan: Plan) -> tuple[str, ...]:
         *_worker_problems(plan),
         *_runtime_problems(plan),
         *_link_problems(plan),
+        *partial_link_problems(plan),
         *walk_programs(plan),
     )
 
@@ -100,16 +102,11 @@ def _rank_problems(plan: Plan) -> Problems:
                 yield f"{where}.ranks[{number}].device: {rank.device} is not among the devices"
         if (len(stage.ranks) == 1) != (stage.mixer == "single"):
             yield f"{where}.mixer: {stage.mixer} with {len(stage.ranks)} rank(s)"
-        tiles = max((_tiles(plan.model, layer) for layer in range(*stage.layers)), default=1)
+        tiles = max((num_tiles_of(plan.model, layer) for layer in range(*stage.layers)), default=1)
         cuts = [0, *(rank.mlp_tiles[1] for rank in stage.ranks)]
         runs = [rank.mlp_tiles for rank in stage.ranks]
         if runs != list(pairwise(cuts)) or cuts[-1] != tiles or any(a >= b for a, b in runs):
             yield f"{where}.ranks.mlp_tiles: expected runs that cover [0, {tiles}), found {runs}"
-
-
-def _tiles(model: ModelShape, index: int) -> int:
-    mlp = model.layers[index].mlp if index < len(model.layers) else None
-    return mlp.num_tiles if isinstance(mlp, DenseMlp) else 1
 
 
 def _block_problems(plan: Plan) -> Problems:

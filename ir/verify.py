@@ -5,6 +5,7 @@ Some rules only bite once a graph is placed (ops have seats) or lowered (it hold
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from plancc.ir.graph import Graph
 from plancc.ir.op import (
@@ -146,12 +147,30 @@ def a_layer_is_in_one_stage(graph: Graph) -> Problems:
 
 def borrowed_kv_is_in_the_same_stage(graph: Graph) -> Problems:
     mixers = [op for op in graph.ops if isinstance(op.attrs, MixerAttrs)]
-    seats = {op.attrs.layer: op.seat for op in mixers if isinstance(op.attrs, MixerAttrs)}
+    homes = {(op.attrs.layer, op.seat) for op in mixers if isinstance(op.attrs, MixerAttrs)}
     for op in mixers:
         assert isinstance(op.attrs, MixerAttrs)
         source = op.attrs.kv_from
-        if source is not None and seats.get(source) != op.seat:
+        if source is not None and (source, op.seat) not in homes:
             yield f"%{op.name}: reads the KV of layer {source}, which is elsewhere"
+
+
+def shares_of_an_mlp_are_exchanged(graph: Graph) -> Problems:
+    """Shares cover all tiles once in rank order; only exchanges of those very ranks read them."""
+    for layer, shares in _shares(graph).items():
+        ordered = sorted(shares, key=_rank_of)
+        spans = [op.attrs.tiles for op in ordered if isinstance(op.attrs, MlpAttrs)]
+        cuts = [0, *(span[1] for span in spans)]
+        num_tiles = max(op.attrs.num_tiles for op in ordered if isinstance(op.attrs, MlpAttrs))
+        if spans != list(pairwise(cuts)) or cuts[-1] != num_tiles:
+            yield f"layer {layer}: tiles {spans} do not cover [0, {num_tiles}) in rank order"
+        if not _is_lowered(graph) or len(ordered) == 1:
+            continue
+        wanted = ExchangeAttrs(layer, tuple(_rank_of(op) for op in ordered))
+        for op in ordered:
+            readers = [(reader.attrs, reader.seat) for reader in graph.consumers[op.name]]
+            if readers != [(wanted, op.seat)]:
+                yield f"%{op.name}: expected to be read by one exchange of ranks {wanted.ranks}"
 
 
 def values_cross_ranks_by_send_and_recv(graph: Graph) -> Problems:
@@ -188,6 +207,7 @@ RULES: tuple[Callable[[Graph], Problems], ...] = (
     all_are_seated_or_none,
     a_layer_is_in_one_stage,
     borrowed_kv_is_in_the_same_stage,
+    shares_of_an_mlp_are_exchanged,
     values_cross_ranks_by_send_and_recv,
     every_send_has_its_recv,
 )
@@ -201,6 +221,19 @@ def _layer_of(op: Op) -> int | None:
     if isinstance(op.attrs, NormAttrs | MixerAttrs | MlpAttrs | AddAttrs | ExchangeAttrs):
         return op.attrs.layer
     return None
+
+
+def _shares(graph: Graph) -> dict[int, list[Op]]:
+    """Seated MLPs by layer."""
+    found: dict[int, list[Op]] = {}
+    for op in graph.ops:
+        if isinstance(op.attrs, MlpAttrs) and op.seat is not None:
+            found.setdefault(op.attrs.layer, []).append(op)
+    return found
+
+
+def _rank_of(op: Op) -> int:
+    return op.seat.rank if op.seat is not None else -1
 
 
 def _is_lowered(graph: Graph) -> bool:

@@ -6,32 +6,80 @@
             %l3.add2.recv1 = recv(%l3.add2.send1) {link=0, payload="hidden"} @s1.r1
             %l4.norm1 = norm(%l3.add2.recv1) @s1.r1
 
+    before  %l0.add2 = add(%l0.add1, %l0.mlp) @s0.r0
+            %l0.mlp has tiles [0, 8) of 16, %l0.mlp.r1 the others
+    after   %l0.exchange = exchange(%l0.mlp) {layer=0, ranks=[0, 1]} @s0.r0
+            %l0.exchange.r1 = exchange(%l0.mlp.r1) {layer=0, ranks=[0, 1]} @s0.r1
+            %l0.add2 = add(%l0.add1, %l0.exchange) @s0.r0
+
 The driver (the rank with the head) tells every other rank what the step is before anything runs.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from plancc.compiler.compilation import Compilation, Lowered
 from plancc.compiler.links import link_rows
 from plancc.compiler.programs import programs_of
 from plancc.ir.graph import Graph
-from plancc.ir.op import Op, OpKind, Seat, TensorType, TransferAttrs
+from plancc.ir.op import (
+    ExchangeAttrs,
+    MlpAttrs,
+    Op,
+    OpKind,
+    Seat,
+    TensorType,
+    TransferAttrs,
+)
 
 
 def lower(state: Compilation) -> Compilation:
     assert state.placement is not None
-    assert all(len(stage.devices) == 1 for stage in state.placement.stages), "no TP groups yet"
-    graph = _with_steps(_with_hops(state.graph))
+    graph = _with_steps(_with_hops(_with_exchanges(state.graph)))
     devices = tuple(name for stage in state.placement.stages for name in stage.devices)
     links = link_rows(graph, devices, state.manifest, state.topology, state.ask.workers)
     programs = programs_of(graph, devices)
     return replace(state, graph=graph, lowered=Lowered(links, programs))
 
 
+def _with_exchanges(graph: Graph) -> Graph:
+    """After the last share of a cut MLP an exchange on each rank, which all read instead."""
+    shares: dict[int, list[Op]] = {}
+    for op in graph.ops:
+        if isinstance(op.attrs, MlpAttrs) and op.attrs.tiles != (0, op.attrs.num_tiles):
+            shares.setdefault(op.attrs.layer, []).append(op)
+    summed = {op.name: _exchange_name(op) for group in shares.values() for op in group}
+    ends = {group[-1].name: group for group in shares.values()}
+    ops: list[Op] = []
+    for op in graph.ops:
+        ops.append(replace(op, inputs=tuple(summed.get(name, name) for name in op.inputs)))
+        ops.extend(_exchanges(ends.get(op.name, [])))
+    return Graph(tuple(ops), graph.outputs)
+
+
+def _exchange_name(op: Op) -> str:
+    return op.name.replace(".mlp", ".exchange", 1)
+
+
+def _exchanges(shares: list[Op]) -> Iterator[Op]:
+    """One exchange a rank, in rank order."""
+    by_rank = {op.seat.rank: op for op in shares if op.seat is not None}
+    ranks = tuple(sorted(by_rank))
+    for rank in ranks:
+        op = by_rank[rank]
+        assert isinstance(op.attrs, MlpAttrs)
+        attrs = ExchangeAttrs(op.attrs.layer, ranks)
+        yield Op(_exchange_name(op), OpKind.EXCHANGE, (op.name,), attrs, op.type, op.seat)
+
+
 def _with_hops(graph: Graph) -> Graph:
-    """One send and one recv for every value that another rank reads; links in graph order."""
+    """One send and one recv for every value that another rank reads; links in graph order.
+
+    An owner's normed rows of all layers go over one link.
+    """
     ops: list[Op] = []
     received: dict[tuple[str, Seat], str] = {}
+    links: dict[tuple[Seat | None, Seat, bool], int] = {}
     for op in graph.ops:
         inputs = []
         for name in op.inputs:
@@ -41,7 +89,8 @@ def _with_hops(graph: Graph) -> Graph:
                 inputs.append(name)
                 continue
             if (name, op.seat) not in received:
-                pair = _transfer(source, op.seat, link=len(received))
+                key = (source.seat, op.seat, source.kind is OpKind.NORM)
+                pair = _transfer(source, op.seat, link=links.setdefault(key, len(links)))
                 received[name, op.seat] = pair[1].name
                 ops.extend(pair)
             inputs.append(received[name, op.seat])
@@ -62,7 +111,7 @@ def _transfer(source: Op, target: Seat, link: int) -> tuple[Op, Op]:
 def _with_steps(graph: Graph) -> Graph:
     """The driver's sends of the step first, in rank order, and their receipts."""
     driver = graph.by_name[graph.outputs[0]].seat
-    used = sum(op.kind is OpKind.SEND for op in graph.ops)
+    used = len({op.attrs.link for op in graph.ops if isinstance(op.attrs, TransferAttrs)})
     others = [seat for seat in graph.seats if seat != driver]
     rows = graph.by_name["embed"].type.rows
     ops = [

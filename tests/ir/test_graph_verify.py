@@ -38,6 +38,7 @@ BREAKS: dict[str, tuple[str, str]] = {
     "types_are_passed_on": ("{layer=0} : 4x8xfloat32", "{layer=0} : 4x9xfloat32"),
     "every_layer_is_computed_once_in_order": ('layer=1, mixer="att', 'layer=2, mixer="att'),
     "ends_are_single": ("%embed = embed() {weight_bytes=10}", "%embed = norm() {layer=0}"),
+    "shares_of_an_mlp_are_exchanged": ("tiles=[0, 4]", "tiles=[0, 3]"),
     "tiles_are_a_run": ("tiles=[0, 4]", "tiles=[2, 5]"),
     "all_are_seated_or_none": ("4x8xfloat32 @s0.r0\n%l0.norm1", "4x8xfloat32\n%l0.norm1"),
     "a_layer_is_in_one_stage": (
