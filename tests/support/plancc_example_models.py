@@ -10,13 +10,16 @@ has seen the weights.
 from pathlib import Path
 from typing import Any
 
+from plancc_example_experts import expert_models
+from plancc_example_parts import ITEM, attention, ends, gdn, moe, swiglu
+
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.compiler.manifest_yaml import manifest_text
-from plancc.ir.layers import Block, DenseMlp, Layer, Mixer, MoeMlp
+from plancc.ir.layers import Block, DenseMlp, Layer
 from plancc.ir.manifest import Geometry, ModelManifest, ModelShape, Rope, RopeScaling
 
 MODELS = Path(__file__).resolve().parents[2] / "plans" / "models"
-ITEM = 2  # bfloat16
+SIGLIP = Block(name="vision", weight_bytes=423_060_336 * ITEM, place="any")
 
 LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}  # fmt: skip
@@ -61,6 +64,21 @@ def models() -> dict[str, tuple[tuple[str, ...], ModelShape]]:
                             hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
                             num_attention_heads=32, num_key_value_heads=8, vocab_size=32000,
                             rope_theta=1e4, max_position_embeddings=32768, sliding_window=4096),
+        "mistral-small-24b": llama("Mistral-Small-24B", architectures=["MistralForCausalLM"],
+                                   hidden_size=5120, intermediate_size=32768,
+                                   num_hidden_layers=40, num_attention_heads=32,
+                                   num_key_value_heads=8, head_dim=128, vocab_size=131072,
+                                   rope_theta=1e8, max_position_embeddings=32768),
+        "llama-3.2-3b": llama("Llama-3.2-3B", hidden_size=3072, intermediate_size=8192,
+                              num_hidden_layers=28, num_attention_heads=24,
+                              num_key_value_heads=8, tie_word_embeddings=True,
+                              **(llama3 | {"rope_scaling": LLAMA3_ROPE | {"factor": 32.0}})),
+        "qwen3-4b": qwen3("Qwen3-4B", layers=36, hidden=2560, heads=32, kv_heads=8, inner=9728,
+                          tied=True),
+        "qwen3-14b": qwen3("Qwen3-14B", layers=40, hidden=5120, heads=40, kv_heads=8,
+                           inner=17408),
+        "qwen3-235b-a22b": qwen3("Qwen3-235B-A22B", layers=94, hidden=4096, heads=64, kv_heads=4,
+                                 experts=(128, 8, 1536)),
         "qwen3-8b": qwen3("Qwen3-8B", layers=36, hidden=4096, heads=32, kv_heads=8, inner=12288),
         "qwen3-32b": qwen3("Qwen3-32B", layers=64, hidden=5120, heads=64, kv_heads=8,
                            inner=25600),
@@ -74,7 +92,13 @@ def models() -> dict[str, tuple[tuple[str, ...], ModelShape]]:
         "qwen3-next-80b-a3b": hybrid("Qwen3-Next-80B-A3B", family="qwen3-next", layers=48,
                                      hidden=2048, heads=16, kv_heads=2, gdn_heads=(16, 32),
                                      experts=(512, 10, 512), vocab=151936),
-        "gemma-3-27b": gemma3_27b(),
+        "gemma-3-27b": gemma3("Gemma-3-27B", layers=62, hidden=5376, heads=32, kv_heads=16,
+                              head_dim=128, inner=21504, vocab=262208, window=1024,
+                              max_context=131072, factor=8, blocks=(SIGLIP,)),
+        "gemma-3-270m": gemma3("Gemma-3-270M", layers=18, hidden=640, heads=4, kv_heads=1,
+                               head_dim=256, inner=2048, vocab=262144, window=512,
+                               max_context=32768),
+        **expert_models(),
     }  # fmt: skip
 
 
@@ -88,7 +112,7 @@ def llama(name: str, **config: Any) -> tuple[tuple[str, ...], ModelShape]:
 
 def qwen3(
     name: str, *, layers: int, hidden: int, heads: int, kv_heads: int, inner: int = 0,
-    experts: tuple[int, int, int] | None = None
+    experts: tuple[int, int, int] | None = None, tied: bool = False
 ) -> tuple[tuple[str, ...], ModelShape]:  # fmt: skip
     mixer = attention(hidden, heads, kv_heads, 128, head_norms=True)
     mlp = moe(hidden, *experts, shared=0) if experts else swiglu(hidden, inner)
@@ -102,7 +126,7 @@ def qwen3(
         max_context=40960,
         geometry=Geometry(norm_eps=1e-6, rope={"default": Rope(theta=1e6)}),
         layers=(Layer(mixer=mixer, mlp=mlp),) * layers,
-        blocks=ends(hidden, 151936),
+        blocks=ends(hidden, 151936, tied=tied),
     )
 
 
@@ -132,89 +156,38 @@ def hybrid(
     )
 
 
-def gemma3_27b() -> tuple[tuple[str, ...], ModelShape]:
-    """Five windowed layers, then a full one; four norms a layer; SigLIP as a block."""
-    hidden, vocab = 5376, 262208
+def gemma3(
+    name: str, *, layers: int, hidden: int, heads: int, kv_heads: int, head_dim: int, inner: int,
+    vocab: int, window: int, max_context: int, factor: float | None = None,
+    blocks: tuple[Block, ...] = ()
+) -> tuple[tuple[str, ...], ModelShape]:  # fmt: skip
+    """Five windowed layers, then a full one; four norms a layer; one matrix at both ends."""
     mixers = {
-        rope: attention(hidden, 32, 16, 128, head_norms=True, norms=4, rope=rope, window=window)
-        for rope, window in (("window", 1024), ("full", None))
-    }
-    mlp = DenseMlp(kind="geglu", weight_bytes=3 * hidden * 21504 * ITEM, intermediate_size=21504)
-    layers = [Layer(mixer=mixers["full" if index % 6 == 5 else "window"], mlp=mlp)
-              for index in range(62)]  # fmt: skip
-    ropes = {"full": Rope(theta=1e6, scaling=RopeScaling(kind="linear", factor=8)),
-             "window": Rope(theta=1e4)}  # fmt: skip
-    vision = Block(name="vision", weight_bytes=423_060_336 * ITEM, place="any")
-    comment = ("Gemma-3-27B, from its published config.json. The vision block is SigLIP (27 layers",
-               "of 1152, 896 pixels) and the projection of 1152 x 5376; `--without vision` leaves",
-               "it out.")  # fmt: skip
-    return comment, ModelShape(
-        name="Gemma-3-27B",
+        rope: attention(hidden, heads, kv_heads, head_dim, head_norms=True, norms=4, rope=rope,
+                        window=size)
+        for rope, size in (("window", window), ("full", None))
+    }  # fmt: skip
+    mlp = DenseMlp(kind="geglu", weight_bytes=3 * hidden * inner * ITEM, intermediate_size=inner)
+    scaling = RopeScaling(kind="linear", factor=factor) if factor else None
+    ropes = {"full": Rope(theta=1e6, scaling=scaling), "window": Rope(theta=1e4)}
+    comment = [f"{name}, from its published config.json: five layers in six have a window."]
+    if blocks:
+        comment += ["The vision block is SigLIP (27 layers of 1152, 896 pixels) and the projection",
+                    "of 1152 x 5376; `--without vision` leaves it out."]  # fmt: skip
+    return tuple(comment), ModelShape(
+        name=name,
         family="gemma3",
         dtype="bfloat16",
         hidden_size=hidden,
         vocab_size=vocab,
-        max_context=131072,
+        max_context=max_context,
         geometry=Geometry(norm_eps=1e-6, rope=ropes),
-        layers=tuple(layers),
-        blocks=(*ends(hidden, vocab, tied=True), vision),
+        layers=tuple(
+            Layer(mixer=mixers["full" if index % 6 == 5 else "window"], mlp=mlp)
+            for index in range(layers)
+        ),
+        blocks=(*ends(hidden, vocab, tied=True), *blocks),
     )
-
-
-def attention(
-    hidden: int, heads: int, kv_heads: int, head_dim: int, *, head_norms: bool = False,
-    gated: bool = False, norms: int = 2, rope: str | None = None, window: int | None = None
-) -> Mixer:  # fmt: skip
-    """`gated`: the query projection also gives a gate of its own width."""
-    queries, keys = heads * head_dim, kv_heads * head_dim
-    elements = hidden * (queries * (2 if gated else 1) + 2 * keys) + queries * hidden
-    elements += norms * hidden + (2 * head_dim if head_norms else 0)
-    return Mixer(
-        kind="attention",
-        weight_bytes=elements * ITEM,
-        kv_bytes_per_token=2 * keys * ITEM,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=head_dim,
-        rope=rope,
-        window=window,
-    )
-
-
-def gdn(hidden: int, key_heads: int, value_heads: int, mlp: DenseMlp | MoeMlp) -> Layer:
-    """Gated delta net with heads of 128: q, k, v, z, b, a, a convolution of 4, and out."""
-    keys, values = key_heads * 128, value_heads * 128
-    mixed = 2 * keys + values
-    elements = hidden * (mixed + values + 2 * value_heads) + 4 * mixed + values * hidden
-    elements += 2 * value_heads + 128 + 2 * hidden
-    state = value_heads * 128 * 128 * 4 + mixed * 3 * ITEM
-    mixer = Mixer(kind="gdn", weight_bytes=elements * ITEM)
-    return Layer(mixer=mixer, mlp=mlp, state_bytes_per_slot=state)
-
-
-def swiglu(hidden: int, inner: int) -> DenseMlp:
-    return DenseMlp(kind="swiglu", weight_bytes=3 * hidden * inner * ITEM, intermediate_size=inner)
-
-
-def moe(hidden: int, experts: int, chosen: int, inner: int, *, shared: int) -> MoeMlp:
-    """Experts, their router, and a shared expert with its gate where there is one."""
-    always = hidden * experts + (3 * hidden * shared + hidden if shared else 0)
-    return MoeMlp(
-        kind="moe",
-        num_experts=experts,
-        experts_per_token=chosen,
-        expert_bytes=3 * hidden * inner * ITEM,
-        shared_bytes=always * ITEM,
-    )
-
-
-def ends(hidden: int, vocab: int, *, tied: bool = False) -> tuple[Block, Block]:
-    matrix = vocab * hidden * ITEM
-    return (
-        Block(name="embed", weight_bytes=matrix, place="first"),
-        Block(name="head", weight_bytes=matrix + hidden * ITEM, place="last",
-              tied_to="embed" if tied else None),
-    )  # fmt: skip
 
 
 if __name__ == "__main__":
