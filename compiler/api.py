@@ -5,8 +5,10 @@ path.write_text(plan.to_json())
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from plancc.compiler.compilation import Compilation
+from plancc.compiler.freeze import stamp
 from plancc.compiler.pipeline import run_pipeline
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput
@@ -42,7 +44,22 @@ def compile_passes(
     filled = ask.filled(manifest.max_context, manifest.dtype)
     _lengths_agree(manifest, filled)
     question = Compilation(manifest=manifest, topology=topology, ask=filled)
-    return run_pipeline(question, stop_after=stop_after, observe=observe)
+    state = run_pipeline(question, stop_after=stop_after, observe=observe)
+    return state if stop_after else with_free_choice(state)
+
+
+def with_free_choice(state: Compilation) -> Compilation:
+    """The same with what the ask's pins cost, as one more row of alternatives; see free_choice."""
+    from plancc.compiler.free_choice import free_row
+
+    plan, placement = state.plan, state.placement
+    assert plan is not None
+    assert placement is not None
+    row = free_row(plan.model, state.topology, state.ask, placement)
+    if row is None:
+        return state
+    rows = (*plan.alternatives, row)
+    return replace(state, plan=stamp(plan.model_copy(update={"alternatives": rows})))
 
 
 def _names_exist(manifest: ModelManifest, ask: Ask) -> None:

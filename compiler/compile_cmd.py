@@ -10,6 +10,7 @@ import click
 from plancc.compiler.api import compile_passes
 from plancc.compiler.ask_flags import ask_from_flags
 from plancc.compiler.compilation import Compilation
+from plancc.compiler.explain_words import pins_sentence
 from plancc.compiler.files import write_whole
 from plancc.compiler.freeze import portable_source
 from plancc.compiler.pipeline import PASS_NAMES
@@ -137,7 +138,8 @@ def _deliver(plan: Plan, manifest: ModelManifest, output: str | None, as_json: b
             f"plan; give planrun --weights DIR",
             err=True,
         )
-    for line in summary_lines(plan, output):
+    pins = pins_sentence(plan)
+    for line in (*summary_lines(plan, output), *([f"pins: {pins}"] if pins else [])):
         click.echo(line, err=True)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from plancc.compiler.explain_room import Extra
-from plancc.compiler.free_choice import PREFIX, pins_of, row_of_pins
+from plancc.compiler.pins import pins_of, pins_said, row_of_pins
 from plancc.compiler.summary import layer_range
 from plancc.ir.plan import Alternative, Plan
 from plancc.ir.units import format_bytes, format_ns
@@ -116,21 +116,12 @@ def pins_sentence(plan: Plan) -> str | None:
     pins, row = pins_of(plan.ask), row_of_pins(plan)
     if not pins:
         return None
-    flags = " ".join(_said(plan, flag) for flag in pins)
+    flags, verb = pins_said(plan.ask), "costs" if len(pins) == 1 else "cost"
     if row is None or row.value is None:
-        return f"{flags}: what they cost was not solved"
-    verb = "costs" if len(pins) == 1 else "cost"
+        return f"{flags}: what without would be was not solved"
     if row.verdict == "chosen":
         return f"{flags} {verb} nothing: without, the choice is the same"
     return f"{flags} {verb} {_pin_cost(plan, row)}; {_tightest(plan)}"
-
-
-def _said(plan: Plan, flag: str) -> str:
-    value = getattr(plan.ask, flag.removeprefix("--").replace("-", "_"))
-    if isinstance(value, dict):
-        return " ".join(f"{flag} {block}={device}" for block, device in value.items())
-    words = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return f"{flag} {words}"
 
 
 def _pin_cost(plan: Plan, row: Alternative) -> str:
@@ -139,16 +130,14 @@ def _pin_cost(plan: Plan, row: Alternative) -> str:
     delta = proof.value - row.value
     share = f"{100 * delta / max(1, row.value):+.1f} %"
     if proof.objective == "context":
-        return f"{delta:+d} tokens ({share}): without {row.value} fit, as {row.note}"
-    sign = "+" if delta >= 0 else "-"
-    cost = f"{sign}{format_ns(abs(delta))} ({share})"
-    return f"{cost}: without, {format_ns(row.value)} as {row.note}"
+        return f"{-delta} tokens ({share}): without, {row.value} fit, as {row.note}"
+    if delta == 0:
+        return f"no time: without, it would be {row.note}"
+    cost = f"{'+' if delta > 0 else '-'}{format_ns(abs(delta))} ({share})"
+    why = " (smaller, within the margin)" if delta < 0 else ""
+    return f"{cost}: without, {format_ns(row.value)} as {row.note}{why}"
 
 
 def _tightest(plan: Plan) -> str:
     device = min(plan.devices, key=lambda device: device.ledger.free_after)
     return f"{device.name} keeps {format_bytes(device.ledger.free_after)}"
-
-
-def is_pin_row(row: Alternative) -> bool:
-    return row.shape.startswith(PREFIX + "--")

@@ -1,24 +1,13 @@
 """What pins cost: the shape that the compiler would choose without them, as a row of the plan."""
 
-from collections.abc import Iterator
-
+from plancc.compiler.pins import PREFIX, UNPINNED, pins_of
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.compiler.summary import layer_range
 from plancc.ir.ask import Ask
 from plancc.ir.errors import PlanccError
 from plancc.ir.manifest import ModelShape
-from plancc.ir.plan import Alternative, Plan
+from plancc.ir.plan import Alternative
 from plancc.ir.topology import Topology
-
-PREFIX = "without "
-_PINS = ("devices", "max_devices", "stage_layers", "tp", "pin", "head")
-_UNPINNED = {name: Ask.model_fields[name].default for name in _PINS}
-
-
-def pins_of(ask: Ask) -> tuple[str, ...]:
-    """Flags of an ask that narrow the choice of shapes, by name."""
-    return tuple("--" + name.replace("_", "-") for name, default in _UNPINNED.items()
-                 if getattr(ask, name) != default)  # fmt: skip
 
 
 def free_row(
@@ -31,7 +20,7 @@ def free_row(
     from plancc.compiler.explain_solve import can_solve, solve  # the solver is slow to import
 
     pins = pins_of(ask)
-    free = ask.model_copy(update=_UNPINNED)
+    free = ask.model_copy(update=UNPINNED)
     if not pins:
         return None
     try:
@@ -54,12 +43,3 @@ def layout_words(stages: tuple[PlacedStage, ...]) -> str:
     words = [f"{'+'.join(stage.devices)} {layer_range(stage.layers)}" for stage in stages]
     first = len(stages) > 1 and "head" in stages[0].blocks
     return " | ".join(words) + (", head first" if first else "")
-
-
-def row_of_pins(plan: Plan) -> Alternative | None:
-    """The row that `free_row` put in a plan."""
-    return next(_rows(plan), None)
-
-
-def _rows(plan: Plan) -> Iterator[Alternative]:
-    return (row for row in plan.alternatives if row.shape.startswith(PREFIX + "--"))

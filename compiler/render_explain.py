@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plancc.compiler.explain import Explanation
-from plancc.compiler.explain_words import is_pin_row
+from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_show import lost_words, plain_table, section_title
 from plancc.compiler.render_timeline import timeline
 from plancc.compiler.summary import layer_range

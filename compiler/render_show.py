@@ -6,6 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells, inks_used
 from plancc.compiler.summary import layer_range, proof_words
 from plancc.ir.plan import Alternative, Plan, PlanDevice, StageTime
@@ -188,6 +189,8 @@ def lost_words(plan: Plan, item: Alternative) -> str:
     if item.short_bytes is not None:
         where = f"{item.device} is " if item.device else ""
         words += f": {where}{format_bytes(item.short_bytes)} short"
+    elif item.value is not None and is_pin_row(item):
+        words += f": {objective_words(plan.ask.objective, item.value)}"
     elif item.value is not None:
         words += f": {format_ns(item.value)}"  # at the largest context as well
     return f"{words}; {item.note}" if item.note else words

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from plancc.compiler.pins import pins_of, row_of_pins
 from plancc.ir.plan import Plan
 from plancc.ir.units import format_bytes, format_ns
 
@@ -23,6 +24,7 @@ def summary_data(plan: Plan) -> dict[str, Any]:
         "bound": proof.bound,
         "decode_step_ns": plan.predicted.decode.step_ns,
         "prefill_ns": prefill.total_ns if prefill else None,
+        "pins": pins_data(plan),
     }  # fmt: skip
 
 
@@ -41,6 +43,19 @@ def summary_lines(plan: Plan, output: str | None) -> tuple[str, ...]:
         f"predicted: {format_ns(decode.step_ns)} a token ({decode.tokens_per_s:.1f} tok/s) at "
         f"context {plan.runtime.context}; {proof_words(plan)}",
     )
+
+
+def pins_data(plan: Plan) -> dict[str, Any] | None:
+    """What the ask's pins cost, by number; None where nothing was pinned or it was not solved.
+
+    Values are of the objective; `free` is the choice without the pins, None where it is the same.
+    """
+    row = row_of_pins(plan)
+    if row is None or row.value is None:
+        return None
+    value = plan.provenance.solver.value
+    return {"flags": list(pins_of(plan.ask)), "value": value, "free_value": row.value,
+            "costs": value - row.value, "free": row.note}  # fmt: skip
 
 
 def proof_words(plan: Plan) -> str:
