@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from plancc.compiler.check_groups import group_problems
 from plancc.compiler.check_memory import room_left
 from plancc.ir.plan import Plan, Proof
 from plancc.ir.topology import Topology
@@ -13,6 +14,7 @@ _ROUNDING = 1e-6
 def ask_problems(plan: Plan, topology: Topology) -> Iterator[str]:
     yield from _device_problems(plan)
     yield from _cut_problems(plan)
+    yield from group_problems(plan, topology)
     yield from _block_problems(plan)
     yield from _proof_problems(plan)
     if plan.ask.objective == "context":
@@ -40,9 +42,6 @@ def _cut_problems(plan: Plan) -> Iterator[str]:
     if plan.ask.stage_layers is not None and counts != plan.ask.stage_layers:
         asked = ",".join(map(str, plan.ask.stage_layers))
         yield f"stages: --stage-layers {asked} was asked, found {','.join(map(str, counts))}"
-    for index, stage in enumerate(plan.stages):
-        if len(stage.ranks) > 1 and plan.ask.tp in ("off", 1):
-            yield f"stage[{index}].ranks: --tp off was asked, found {len(stage.ranks)} ranks"
 
 
 def _block_problems(plan: Plan) -> Iterator[str]:

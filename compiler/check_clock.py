@@ -1,27 +1,29 @@
-"""The clock of `plancc check`: times of a plan, from layers, curves and links.
+"""The clock of `plancc check`: times of a plan's stages, from layers, curves, links and exchanges.
 
-Whole nanoseconds, each term rounded up:
-
-    kernel  max(bytes by the read curve, flops by the matmul rate where one applies to these rows)
-    layer   its kernels, its KV and state, a launch for each kernel
-    hop     the link's curve; between two seats of one device its own memory, twice, and a launch
+compute   layers, and the embedding and head on the stage's first rank. In a replicated group a
+          layer takes its slowest rank; in an owned one the owner's mixer, then the slowest MLP
+exchange  partial rows after each cut MLP (as measured, or by the links), an owner's rows before
+          it, and the embedded rows that the first rank of a replicated first stage spreads
+hop       to every rank of the next stage that holds rows; from the last stage the row or only
+          its token goes back, first rank to first rank
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
 
-from plancc.ir.dtype import ITEMSIZE
-from plancc.ir.kernel_spec import (
-    EMBED_LAUNCHES,
-    HEAD_LAUNCHES,
-    mixer_launches,
-    mixer_reads,
-    mlp_launches,
-    mlp_reads,
+from plancc.compiler.check_rank_clock import RankClock
+from plancc.compiler.check_transfers import link_ns, together_ns
+from plancc.ir.groups import (
+    Pair,
+    exchange_pairs,
+    hop_pairs,
+    partial_row_bytes,
+    share_roots,
+    spread_pairs,
 )
 from plancc.ir.layers import Layer
 from plancc.ir.plan import Plan, Stage, StageTime
-from plancc.ir.sizes import hidden_row_bytes, kv_bytes_per_token
+from plancc.ir.sizes import hidden_row_bytes
 from plancc.ir.topology import Device, Topology
 
 TOKEN_BACK_BYTES = 64
@@ -35,115 +37,85 @@ class Clock:
     topology: Topology
 
     def decode_stages(self, rows: int) -> tuple[StageTime, ...]:
-        """Compute and outgoing hop of each stage for a decode step of so many rows."""
-        return tuple(
-            StageTime(compute_ns=self._decode_ns(index, rows), hop_ns=self._hop_ns(index, rows))
-            for index in range(len(self.plan.stages))
-        )
+        """Compute, exchange and outgoing hop of each stage for a decode step of so many rows."""
+        return self._stages(rows, is_prompt=False)
 
     def prefill_stages(self, rows: int) -> tuple[StageTime, ...] | None:
         """The same for a chunk of a prompt; None where a device has no known matmul rate."""
-        devices = [self._device(stage) for stage in self.plan.stages]
+        devices = [device for stage in self.plan.stages for device in self._devices(stage)]
         if any(device.matmul_tflops(rows, self.plan.model.dtype) is None for device in devices):
             return None
+        return self._stages(rows, is_prompt=True)
+
+    def _stages(self, rows: int, *, is_prompt: bool) -> tuple[StageTime, ...]:
         return tuple(
-            StageTime(compute_ns=self._prefill_ns(index, rows), hop_ns=self._hop_ns(index, rows))
-            for index in range(len(self.plan.stages))
+            StageTime(
+                compute_ns=self._compute_ns(stage, rows, is_prompt),
+                exchange_ns=self._exchange_ns(index, rows),
+                hop_ns=self._hop_ns(index, rows),
+            )
+            for index, stage in enumerate(self.plan.stages)
         )
 
-    def _device(self, stage: Stage) -> Device:
-        device = self.topology.device(stage.ranks[0].device)
-        assert device is not None
-        return device
+    def _devices(self, stage: Stage) -> list[Device]:
+        found = [self.topology.device(rank.device) for rank in stage.ranks]
+        return [device for device in found if device is not None]
 
-    def _decode_ns(self, index: int, rows: int) -> int:
-        stage = self.plan.stages[index]
-        device = self._device(stage)
-        layers = [self.plan.model.layers[layer] for layer in range(*stage.layers)]
-        curve = device.read_curve()
-        compute = sum(self._layer_ns(device, layer, rows) for layer in layers)
-        kept = sum(curve.ns(self._kv_read_bytes(layer, rows)) for layer in layers)
-        kept += sum(curve.ns(2 * rows * layer.state_bytes_per_slot) for layer in layers)
-        return compute + kept + self._ends_ns(device, index, rows, with_head=True)
+    def _compute_ns(self, stage: Stage, rows: int, is_prompt: bool) -> int:
+        clocks = [RankClock(self.plan, device, rows, is_prompt) for device in self._devices(stage)]
+        layers = self.plan.model.layers[slice(*stage.layers)]
+        spent = sum(_layer_ns(stage, clocks, layer) for layer in layers)
+        return spent + clocks[0].ends_ns(stage.blocks)
 
-    def _prefill_ns(self, index: int, rows: int) -> int:
-        stage = self.plan.stages[index]
-        device = self._device(stage)
-        layers = [self.plan.model.layers[layer] for layer in range(*stage.layers)]
-        compute = sum(self._layer_ns(device, layer, rows) for layer in layers)
-        attention = sum(self._attention_ns(device, layer, rows) for layer in layers)
-        return compute + attention + self._ends_ns(device, index, rows, with_head=False)
-
-    def _layer_ns(self, device: Device, layer: Layer, rows: int) -> int:
-        """Weights and launches of a layer; its KV and state apart."""
-        mixer, mlp = mixer_reads(layer), mlp_reads(layer, rows)
-        total = sum(mixer) + sum(mlp)
-        kernels = sum(self._kernel_ns(device, size, rows, layer, total) for size in (*mixer, *mlp))
-        return kernels + (mixer_launches(layer) + mlp_launches(layer)) * _launch_ns(device)
-
-    def _kernel_ns(
-        self, device: Device, size: float, rows: int, layer: Layer | None, total: float
-    ) -> int:
-        read = device.read_curve().ns(size)
-        rate = _matmul_rate(device, rows, self.plan.model.dtype)
-        if rate is None:
-            return read
-        if layer is not None and layer.flops_per_token is not None and total > 0:
-            flops = layer.flops_per_token * rows * size / total
-        else:
-            flops = 2 * (size / ITEMSIZE[self.plan.model.dtype]) * rows
-        return max(read, ceil(flops / (rate * 1e12) * 1e9))
-
-    def _kv_read_bytes(self, layer: Layer, rows: int) -> int:
-        """A row reads all that its layer keeps of its slot; borrowed KV is read like one's own."""
-        run, model = self.plan.runtime, self.plan.model
-        owner = layer if layer.kv_from is None else model.layers[layer.kv_from]
-        tokens = min(run.context, layer.mixer.window or run.context)
-        return rows * tokens * kv_bytes_per_token(model, owner, run.kv_dtype)
-
-    def _attention_ns(self, device: Device, layer: Layer, rows: int) -> int:
-        """Scores and weighted values of a chunk, over the mean number of keys of the prompt."""
-        mixer, prompt = layer.mixer, self.plan.ask.prompt or 1
-        rate = _matmul_rate(device, rows, self.plan.model.dtype)
-        if not (mixer.num_heads and mixer.head_dim) or rate is None:
+    def _exchange_ns(self, index: int, rows: int) -> int:
+        stage, row_bytes = self.plan.stages[index], rows * hidden_row_bytes(self.plan.model)
+        if stage.mixer == "single":
             return 0
-        keys = min(mixer.window or prompt, (prompt + 1) / 2)
-        return ceil(4 * rows * mixer.num_heads * mixer.head_dim * keys / (rate * 1e12) * 1e9)
+        first, end = stage.layers
+        spent = (end - first) * self._layer_exchange_ns(stage, rows, row_bytes)
+        if index == 0:
+            pairs = spread_pairs(stage.mixer, len(stage.ranks))
+            spent += self._pairs_ns(stage, stage, pairs, row_bytes)
+        return spent
 
-    def _ends_ns(self, device: Device, index: int, rows: int, *, with_head: bool) -> int:
-        blocks, time = self.plan.stages[index].blocks, 0
-        if "embed" in blocks:
-            time += EMBED_LAUNCHES * _launch_ns(device)
-        head = self.plan.model.block("head")
-        if with_head and "head" in blocks and head is not None:
-            time += self._kernel_ns(device, head.weight_bytes, rows, None, 0.0)
-            time += HEAD_LAUNCHES * _launch_ns(device)
-        return time
+    def _layer_exchange_ns(self, stage: Stage, rows: int, row_bytes: int) -> int:
+        roots = share_roots([rank.mlp_tiles for rank in stage.ranks])
+        parts = [rows * partial_row_bytes(self.plan.model, count) for count in roots]
+        names = [rank.device for rank in stage.ranks]
+        measured = self.topology.exchange(names)
+        if stage.mixer == "replicated" and measured is not None:
+            return measured.curve().ns(max(parts))
+        pairs = exchange_pairs(stage.mixer, len(names))
+        spent = together_ns(self.topology, [(names[a], names[b], parts[a]) for a, b in pairs])
+        if stage.mixer == "owned":
+            helpers = [(0, rank) for rank in range(1, len(names))]
+            spent += self._pairs_ns(stage, stage, helpers, row_bytes)
+        return spent
 
     def _hop_ns(self, index: int, rows: int) -> int:
-        """To the next stage; from the last one the row or only its token goes back, if away."""
         stages, row_bytes = self.plan.stages, rows * hidden_row_bytes(self.plan.model)
         if index + 1 < len(stages):
-            return self._transfer_ns(stages[index], stages[index + 1], row_bytes)
+            here, there = stages[index], stages[index + 1]
+            pairs = hop_pairs((here.mixer, len(here.ranks)), (there.mixer, len(there.ranks)))
+            return self._pairs_ns(here, there, pairs, row_bytes)
         if len(stages) == 1:
             return 0
         size = row_bytes if "head" in stages[0].blocks else TOKEN_BACK_BYTES
-        return self._transfer_ns(stages[-1], stages[0], size)
+        ends = (stages[-1].ranks[0].device, stages[0].ranks[0].device)
+        return link_ns(self.topology, (*ends, size))
 
-    def _transfer_ns(self, source: Stage, target: Stage, size: int) -> int:
-        sender = self._device(source)
-        link = self.topology.link(sender.name, target.ranks[0].device)
-        if link is not None:
-            return link.curve().ns(size)
-        return sender.read_curve().ns(2 * size) + _launch_ns(sender)
+    def _pairs_ns(self, source: Stage, target: Stage, pairs: Iterable[Pair], size: int) -> int:
+        rows = [(source.ranks[a].device, target.ranks[b].device, size) for a, b in pairs]
+        return together_ns(self.topology, rows)
 
 
-def _launch_ns(device: Device) -> int:
-    return ceil(round(device.launch_us * 1000, 3))
-
-
-def _matmul_rate(device: Device, rows: int, dtype: str) -> float | None:
-    """TFLOP/s where it says something of so few rows; a decode row goes by the read curve."""
-    if device.matmul_points and rows < device.matmul_points[0][0]:
-        return None
-    return device.matmul_tflops(rows, dtype)
+def _layer_ns(stage: Stage, clocks: list[RankClock], layer: Layer) -> int:
+    if stage.mixer == "single":
+        return clocks[0].mixer_ns(layer) + clocks[0].mlp_ns(layer, None)
+    shares = [
+        clock.mlp_ns(layer, rank.mlp_tiles) for clock, rank in zip(clocks, stage.ranks, strict=True)
+    ]
+    if stage.mixer == "owned":
+        return clocks[0].mixer_ns(layer) + max(shares)
+    mixers = [clock.mixer_ns(layer) for clock in clocks]
+    return max(mixer + share for mixer, share in zip(mixers, shares, strict=True))

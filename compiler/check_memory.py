@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from plancc.compiler.check_buffers import buffer_bytes
 from plancc.ir.buffers import workspace_bytes
+from plancc.ir.groups import holders
 from plancc.ir.plan import Plan, Stage
 from plancc.ir.sizes import (
     head_extra_bytes,
-    hop_buffer_bytes,
     layer_kv_bytes,
     layer_weight_bytes,
     step_rows,
@@ -38,14 +39,20 @@ def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
 
 def device_parts(plan: Plan, name: str, overhead_bytes: int) -> dict[str, int]:
     """Bytes of one device by ledger column, without the two sums."""
-    here = [stage for stage in plan.stages if any(rank.device == name for rank in stage.ranks)]
+    seats = [
+        (index, number)
+        for index, stage in enumerate(plan.stages)
+        for number, rank in enumerate(stage.ranks)
+        if rank.device == name
+    ]
+    holding = [plan.stages[index] for index, number in seats if _holds_mixer(plan, index, number)]
     return {
-        "weights": sum(_weight_bytes(plan, stage, name) for stage in here),
-        "kv": sum(_kv_bytes(plan, stage) for stage in here),
-        "state": sum(_state_bytes(plan, stage) for stage in here),
+        "weights": sum(_weight_bytes(plan, *seat) for seat in seats),
+        "kv": sum(_kv_bytes(plan, stage) for stage in holding),
+        "state": sum(_state_bytes(plan, stage) for stage in holding),
         "blocks": _block_bytes(plan, name),
-        "hop_buffers": _hop_bytes(plan, name),
-        "workspace": sum(_workspace_bytes(plan, stage) for stage in here),
+        "hop_buffers": buffer_bytes(plan, name),
+        "workspace": sum(_workspace_bytes(plan, *seat) for seat in seats),
         "overhead": overhead_bytes,
     }
 
@@ -65,11 +72,20 @@ def _layers(plan: Plan, stage: Stage) -> range:
     return range(*stage.layers)
 
 
-def _weight_bytes(plan: Plan, stage: Stage, name: str) -> int:
-    shares = [None if stage.mixer == "single" else rank.mlp_tiles
-              for rank in stage.ranks if rank.device == name]  # fmt: skip
-    layers = [plan.model.layers[index] for index in _layers(plan, stage)]
-    return sum(layer_weight_bytes(layer, share) for share in shares for layer in layers)
+def _holds_mixer(plan: Plan, index: int, number: int) -> bool:
+    stage = plan.stages[index]
+    return number in holders(stage.mixer, len(stage.ranks))
+
+
+def _weight_bytes(plan: Plan, index: int, number: int) -> int:
+    """Mixers, and the rank's tiles of each MLP; ranks that help an owner have only the tiles."""
+    stage = plan.stages[index]
+    share = None if stage.mixer == "single" else stage.ranks[number].mlp_tiles
+    layers = [plan.model.layers[layer] for layer in _layers(plan, stage)]
+    total = sum(layer_weight_bytes(layer, share) for layer in layers)
+    if _holds_mixer(plan, index, number):
+        return total
+    return total - sum(layer.mixer.weight_bytes for layer in layers)
 
 
 def _kv_bytes(plan: Plan, stage: Stage) -> int:
@@ -107,22 +123,12 @@ def _block_bytes(plan: Plan, name: str) -> int:
     return total
 
 
-def _hop_bytes(plan: Plan, name: str) -> int:
-    """One buffer for each end of a hidden-row link; a link from a device to itself has one pair."""
-    run, ends = plan.runtime, 0
-    for link in plan.links:
-        if link.payload == "hidden":
-            touched = {plan.programs[link.from_].device, plan.programs[link.to].device}
-            ends += name in touched
-    return ends * hop_buffer_bytes(plan.model, step_rows(run.slots, run.prefill_chunk))
-
-
-def _workspace_bytes(plan: Plan, stage: Stage) -> int:
-    run = plan.runtime
+def _workspace_bytes(plan: Plan, index: int, number: int) -> int:
+    run, stage = plan.runtime, plan.stages[index]
     return workspace_bytes(
         plan.model,
-        tuple(plan.model.layers[index] for index in _layers(plan, stage)),
+        tuple(plan.model.layers[layer] for layer in _layers(plan, stage)),
         step_rows(run.slots, run.prefill_chunk),
-        has_head="head" in stage.blocks,
+        has_head=number == 0 and "head" in stage.blocks,
         slots=run.slots,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
+from plancc.compiler.check_links import link_set_problems
 from plancc.ir.plan import Plan, PlanLink
 from plancc.ir.topology import Device, Topology
 
@@ -17,7 +18,7 @@ def runtime_problems(plan: Plan, topology: Topology) -> Iterator[str]:
         wanted = _transport(plan, topology, link)
         if link.transport != wanted:
             yield f"links[{index}].transport: expected {wanted}, found {link.transport}"
-    yield from _link_set_problems(plan)
+    yield from link_set_problems(plan)
 
 
 def _worker_problems(plan: Plan, topology: Topology) -> Iterator[str]:
@@ -78,16 +79,3 @@ def _transport(plan: Plan, topology: Topology, link: PlanLink) -> str:
     if together:
         return row.mode if direct and row is not None else "local"
     return "nccl" if direct and plan.ask.workers == "device" else "gloo"
-
-
-def _link_set_problems(plan: Plan) -> Iterator[str]:
-    """Each hop once, the row back where the head is first, and the step to all but the driver."""
-    last = len(plan.programs) - 1
-    head_first = "head" in plan.stages[0].blocks and last > 0
-    expected = [(rank, rank + 1, "hidden") for rank in range(last)]
-    expected += [(last, 0, "hidden")] if head_first else []
-    driver = 0 if head_first else last
-    expected += [(driver, rank, "step") for rank in range(last + 1) if rank != driver]
-    found = [(link.from_, link.to, link.payload) for link in plan.links]
-    if found != expected:
-        yield f"links: expected {expected}, found {found}"

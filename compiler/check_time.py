@@ -17,7 +17,7 @@ def time_problems(plan: Plan, topology: Topology) -> Iterator[str]:
 def _decode_problems(found: StepTime, clock: Clock) -> Iterator[str]:
     stages = clock.decode_stages(rows=1)
     yield from _stage_problems("predicted.decode", stages, found.stages)
-    step = sum(stage.compute_ns + stage.hop_ns for stage in stages)
+    step = sum(map(_whole_ns, stages))
     if found.step_ns != step:
         yield f"predicted.decode.step_ns: recomputed {step}, found {found.step_ns}"
     if not _is_rate(found.tokens_per_s, 1, found.step_ns):
@@ -70,7 +70,7 @@ def expected_prefill(plan: Plan, clock: Clock) -> PrefillTime | None:
     stages = clock.prefill_stages(rows)
     if stages is None:
         return None
-    beat = max(max(stage.compute_ns, stage.hop_ns) for stage in stages)
+    beat = max(_beats(stages))
     total = (chunks + len(stages) - 1) * beat
     return PrefillTime(
         prompt=prompt,
@@ -98,8 +98,16 @@ def objective_value(plan: Plan, clock: Clock) -> int | None:
         prefill = expected_prefill(plan, clock)
         return prefill.total_ns if prefill else None
     if plan.ask.objective == "latency":
-        return sum(stage.compute_ns + stage.hop_ns for stage in clock.decode_stages(rows=1))
+        return sum(map(_whole_ns, clock.decode_stages(rows=1)))
     slots, count = plan.runtime.slots, len(plan.stages)
-    times = [t for stage in clock.decode_stages(-(-slots // count))
-             for t in (stage.compute_ns, stage.hop_ns)]  # fmt: skip
+    times = _beats(clock.decode_stages(-(-slots // count)))
     return max(min(slots, count) * max(times), sum(times))
+
+
+def _whole_ns(stage: StageTime) -> int:
+    return stage.compute_ns + stage.exchange_ns + stage.hop_ns
+
+
+def _beats(stages: tuple[StageTime, ...]) -> list[int]:
+    """What can be busy at the same time: each stage with its exchanges, and each hop."""
+    return [ns for stage in stages for ns in (stage.compute_ns + stage.exchange_ns, stage.hop_ns)]

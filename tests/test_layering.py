@@ -26,8 +26,9 @@ LIBRARIES = {
 }  # fmt: skip
 # Asked for only where they are used: importing them costs more than a quick command may take.
 LAZY = {"gguf", "networkx", "ortools", "rich", "safetensors", "tokenizers", "transformers", "yaml"}
-JUDGES = ("check.py", "check_ask.py", "check_clock.py", "check_memory.py", "check_runtime.py",
-          "check_time.py")  # fmt: skip
+JUDGES = ("check.py", "check_ask.py", "check_buffers.py", "check_clock.py", "check_groups.py",
+          "check_links.py", "check_memory.py", "check_rank_clock.py", "check_runtime.py",
+          "check_time.py", "check_transfers.py")  # fmt: skip
 
 
 def sources(room: str) -> list[Path]:
