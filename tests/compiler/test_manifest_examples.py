@@ -24,6 +24,7 @@ PUBLISHED = {
     "llama-3.1-70b": (70_553_706_496, 139.0, 0.81),
     "llama-3.3-70b": (70_553_706_496, 139.0, 0.81),
     "llama-3.1-405b": (405_853_388_800, None, None),
+    "llama-2-13b": (13_015_864_320, None, None),
     "llama-3.2-3b": (3_212_749_824, None, None),
     "smollm2-135m": (134_515_008, 0.27, 0.59),
     "mistral-7b": (7_241_732_096, None, None),
@@ -156,7 +157,7 @@ def test_windowed_layers_of_gemma_are_five_in_six() -> None:
 
 @pytest.mark.parametrize(
     "name", ["llama-3.1-8b", "llama-3.1-70b", "llama-3.3-70b", "llama-3.1-405b", "mistral-7b",
-             "smollm2-135m", "llama-3.2-3b", "mistral-small-24b"])  # fmt: skip
+             "smollm2-135m", "llama-2-13b", "llama-3.2-3b", "mistral-small-24b"])  # fmt: skip
 def test_models_of_the_llama_family_name_their_tensors(name: str) -> None:
     found = model(name)
     assert found.family == "llama"

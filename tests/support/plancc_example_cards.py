@@ -31,9 +31,12 @@ CARDS = {
     "RTX A5000": Card(24, 768, 111),
     "RTX A6000": Card(48, 768, 155),
     "A40": Card(45, 696, 150),
+    "A100 40GB": Card(40, 1555, 312),
     "A100 80GB": Card(80, 2039, 312),
     "L40S": Card(45, 864, 362),
     "V100 32GB": Card(32, 900, 125, ("float16", "float32")),
+    "H100 80GB": Card(80, 3350, 989),
+    "GB10": Card(119, 273, 125),
     "H200": Card(139, 4800, 989),
 }
 PCIE_GB_S = {"3x4": 3.94, "3x8": 7.88, "3x16": 15.75, "4x4": 7.88, "4x8": 15.75, "4x16": 31.5,
@@ -51,6 +54,7 @@ class Machine:
     pairs: dict[tuple[str, str], Row] = field(default_factory=dict)
     network: Row = field(default_factory=dict)
     exchanges: list[Row] = field(default_factory=list)
+    uplinks: dict[str, str] = field(default_factory=dict)  # device -> trunk; else one a host
 
     @property
     def hosts(self) -> list[Row]:
@@ -77,7 +81,7 @@ class Machine:
             "mode": "staged",
             "latency_us": round(latency, 1),
             "bandwidth_gb_s": round(PCIE_SHARE * min(down, up), 1),
-            "trunk": f"pcie-{host}",
+            "trunk": self.uplinks.get(source, f"pcie-{host}"),
         }
 
 

@@ -3,6 +3,8 @@
 from itertools import permutations
 
 from plancc_example_cards import Machine, both_ways, card, p2p
+from plancc_example_nvlink import NVLINK
+from plancc_example_staged import STAGED
 
 COLUMNS = (20480, 81920, 327680, 655360, 20971520)  # 1, 4, 16, 32 columns of 5120 fp32, and 20 MB
 
@@ -56,11 +58,11 @@ EIGHT_H200 = Machine(
     (
         "Eight H200. Read rate, matrix rate and launch are measured on one (triton stream over",
         "8 GiB; bf16 8192^3; a kernel inside a CUDA graph; 2026-11-29). The NVLink rows are not:",
-        "0.8 of the datasheet's 450 GB/s each way, and an assumed 3 us.",
+        "0.8 of the datasheet's 450 GB/s each way, and an assumed 4 us for a put and its flag.",
     ),
     [card(f"gpu{i}", "H200", read_gb_s=4571, tflops={"bfloat16": 769}, launch_us=0.68)
      for i in range(8)],
-    pairs={(f"gpu{a}", f"gpu{b}"): p2p(3.0, 360.0)
+    pairs={(f"gpu{a}", f"gpu{b}"): p2p(4.0, 360.0)
            for a, b in permutations(range(8), 2)},
 )  # fmt: skip
 
@@ -68,12 +70,13 @@ FOUR_V100 = Machine(
     "4xv100-32",
     (
         "Four V100 32 GB SXM2 as one half of a DGX-1: pairs have one NVLink or two (25 GB/s each",
-        "way). It has no bfloat16. Not measured; 0.8 of the NVLinks, and an assumed 4 us.",
+        "way). It has no bfloat16. Not measured; 0.8 of the NVLinks, and an assumed 6 us for a put",
+        "and its flag.",
     ),
     [card(f"gpu{i}", "V100 32GB") for i in range(4)],
-    pairs=both_ways({("gpu0", "gpu1"): p2p(4.0, 20.0), ("gpu0", "gpu2"): p2p(4.0, 20.0),
-                     ("gpu0", "gpu3"): p2p(4.0, 40.0), ("gpu1", "gpu2"): p2p(4.0, 40.0),
-                     ("gpu1", "gpu3"): p2p(4.0, 20.0), ("gpu2", "gpu3"): p2p(4.0, 40.0)}),
+    pairs=both_ways({("gpu0", "gpu1"): p2p(6.0, 20.0), ("gpu0", "gpu2"): p2p(6.0, 20.0),
+                     ("gpu0", "gpu3"): p2p(6.0, 40.0), ("gpu1", "gpu2"): p2p(6.0, 40.0),
+                     ("gpu1", "gpu3"): p2p(6.0, 20.0), ("gpu2", "gpu3"): p2p(6.0, 40.0)}),
 )  # fmt: skip
 
 THREE_3060 = Machine(
@@ -158,4 +161,4 @@ APPLE = Machine(
 )  # fmt: skip
 
 MACHINES = (TWO_3090, TWO_A4000, MIXED_8, EIGHT_H200, FOUR_V100, THREE_3060, DESKTOP_PAIR,
-            LAPTOPS, TWO_HOSTS_A40, MIXED_16, ONE_4090, APPLE)  # fmt: skip
+            LAPTOPS, TWO_HOSTS_A40, MIXED_16, ONE_4090, APPLE, *NVLINK, *STAGED)  # fmt: skip

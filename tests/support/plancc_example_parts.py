@@ -1,4 +1,4 @@
-"""Mixers, MLPs and ends of the example models, by their shapes; bfloat16 unless a file says else."""
+"""Mixers, MLPs and ends of example models by their shapes; bfloat16 unless a file says else."""
 
 from plancc.ir.layers import Block, DenseMlp, Layer, Mixer, MoeMlp
 
