@@ -1,12 +1,11 @@
 """`plancc check` accepts what was compiled and names what an edit made wrong, digest or not."""
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from plancc_builders import build_layer, build_manifest, build_model, llama_8b
-from plancc_edits import single_edits
+from plancc_edits import Edit, both, more, put, single_edits
 from plancc_examples import three_devices, tiny_ask, tiny_manifest, tiny_plan
 from plancc_hand_plans import restamp
 from pydantic import ValidationError
@@ -14,8 +13,6 @@ from pydantic import ValidationError
 from plancc.compiler.api import compile
 from plancc.compiler.check import check_plan
 from plancc.ir.plan import Plan
-
-Edit = Callable[[dict[str, Any]], None]
 
 ASKS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -37,29 +34,6 @@ ASKS: dict[str, dict[str, Any]] = {
 def test_what_was_compiled_is_sound(name: str) -> None:
     plan = tiny_plan(**ASKS[name])
     assert check_plan(plan, tiny_manifest(), three_devices()) == ()
-
-
-def put(*path: Any, value: Any) -> Edit:
-    """An edit of one value; a function is applied to what was there."""
-
-    def edit(data: dict[str, Any]) -> None:
-        for key in path[:-1]:
-            data = data[key]
-        data[path[-1]] = value(data[path[-1]]) if callable(value) else value
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(data: dict[str, Any]) -> None:
-        for one in edits:
-            one(data)
-
-    return edit
-
-
-def more(amount: int) -> Callable[[int], int]:
-    return lambda value: value + amount
 
 
 def move_a_byte(data: dict[str, Any]) -> None:
