@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from plancc.compiler.explain_room import Extra, extras_of, read_bytes
-from plancc.compiler.explain_words import bound_words, reasons
+from plancc.compiler.explain_words import binding_words, reasons
 from plancc.ir.plan import Plan, PlanDevice
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Beat:
     exchange_ns: int
     hop_ns: int
     share: float  # of the step: compute and exchange
-    gb_s: float  # bytes that rank 0 reads, over the stage's compute
+    gb_s: float  # bytes of its whole layers over its time: how fast a layer is done there
 
     @property
     def busy_ns(self) -> int:
@@ -40,9 +40,10 @@ class Binding:
     """What keeps a device from taking more of the model.
 
     memory   the next layers do not fit
+    mate     they fit here, but not on another device of its group
     speed    they fit, and run slower here than where they are
     balance  they fit, and moving them would not help
-    alone    the device holds the whole model
+    alone    the stage holds the whole model
     """
 
     device: str
@@ -93,7 +94,7 @@ def _beats(plan: Plan) -> tuple[Beat, ...]:
             exchange_ns=time.exchange_ns,
             hop_ns=time.hop_ns,
             share=(time.compute_ns + time.exchange_ns) / step,
-            gb_s=read_bytes(plan, number) / max(1, time.compute_ns),
+            gb_s=read_bytes(plan, number) / max(1, time.compute_ns + time.exchange_ns),
         )
         for number, (stage, start, time) in enumerate(zip(plan.stages, starts, times, strict=False))
     )
@@ -104,7 +105,8 @@ def _binding(plan: Plan, beats: tuple[Beat, ...], device: PlanDevice) -> Binding
     parts, used = device.ledger.parts(), max(1, device.ledger.total)
     largest = max(parts, key=lambda part: parts[part])
     extra = _easiest(plan, device)
-    kind = _kind(plan, beats, here, extra)
+    mate = _full_mate(plan, device.name, extra)
+    kind = _kind(plan, beats, here, extra, mate)
     gb_s = max(beat.gb_s for beat in here)
     return Binding(
         device=device.name,
@@ -117,23 +119,47 @@ def _binding(plan: Plan, beats: tuple[Beat, ...], device: PlanDevice) -> Binding
         extra=extra,
         gb_s=gb_s,
         kind=kind,
-        words=bound_words(plan, kind, extra, gb_s, _giver(beats, here, extra)),
+        words=binding_words(plan, kind, extra, gb_s, mate or _giver(beats, here, extra)),
     )
 
 
 def _easiest(plan: Plan, device: PlanDevice) -> Extra | None:
     """The layers next to its own that the device could take with most room left."""
-    found = [extra for number, stage in enumerate(plan.stages)
-             if device.name in [rank.device for rank in stage.ranks]
+    found = [extra for number in _stages_of(plan, device.name)
              for extra in extras_of(plan, number, device.name)]  # fmt: skip
     return max(found, key=lambda extra: extra.left_bytes, default=None)
 
 
-def _kind(plan: Plan, beats: tuple[Beat, ...], here: tuple[Beat, ...], extra: Extra | None) -> str:
+def _stages_of(plan: Plan, device: str) -> list[int]:
+    return [number for number, stage in enumerate(plan.stages)
+            if device in [rank.device for rank in stage.ranks]]  # fmt: skip
+
+
+def _full_mate(plan: Plan, device: str, extra: Extra | None) -> tuple[str, float] | None:
+    """Another device of its group that has no room for the layers that it could take."""
+    if extra is None or extra.left_bytes < 0:
+        return None
+    mates = [rank.device for number in _stages_of(plan, device)
+             for rank in plan.stages[number].ranks if rank.device != device]  # fmt: skip
+    for mate in mates:
+        lacks = [other for number in _stages_of(plan, mate)
+                 for other in extras_of(plan, number, mate)
+                 if other.layers == extra.layers and other.left_bytes < 0]  # fmt: skip
+        if lacks:
+            return mate, 0.0
+    return None
+
+
+def _kind(
+    plan: Plan, beats: tuple[Beat, ...], here: tuple[Beat, ...], extra: Extra | None,
+    mate: tuple[str, float] | None,
+) -> str:  # fmt: skip
     if len(plan.stages) == 1:
-        return "alone" if len(here[0].devices) == 1 else "group"
+        return "alone"
     if extra is None or extra.left_bytes < 0:
         return "memory"
+    if mate is not None:
+        return "mate"
     giver = _giver(beats, here, extra)
     slower = giver is not None and max(beat.gb_s for beat in here) < NEAR * giver[1]
     return "speed" if slower else "balance"

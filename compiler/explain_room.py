@@ -90,17 +90,20 @@ def _share(stage: Stage, rank: int, layer: Layer) -> tuple[int, int] | None:
 
 
 def read_bytes(plan: Plan, number: int) -> float:
-    """Bytes that rank 0 of a stage reads for one decode row at the plan's context."""
+    """Bytes that a stage reads for one decode row at the plan's context, all ranks together.
+
+    A mixer that every rank of a group runs counts once: it is the work that is done.
+    """
     stage = plan.stages[number]
-    total = sum(_layer_reads(plan, stage, index) for index in range(*stage.layers))
+    total = sum(_layer_reads(plan, index) for index in range(*stage.layers))
     head = plan.model.block("head")
     return total + (head.weight_bytes if head and "head" in stage.blocks else 0)
 
 
-def _layer_reads(plan: Plan, stage: Stage, index: int) -> float:
+def _layer_reads(plan: Plan, index: int) -> float:
     layer = plan.model.layers[index]
     source = plan.model.layers[layer.kv_from] if layer.kv_from is not None else layer
     keys = min(plan.runtime.context, layer.mixer.window or plan.runtime.context)
     kv = keys * kv_bytes_per_token(plan.model, source, plan.runtime.kv_dtype)
-    mlp = sum(mlp_reads(layer, 1, _share(stage, 0, layer)))
+    mlp = sum(mlp_reads(layer, 1))
     return sum(mixer_reads(layer)) + mlp + kv + 2 * layer.state_bytes_per_slot

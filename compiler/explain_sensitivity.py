@@ -191,10 +191,12 @@ def _difference(old: tuple[PlacedStage, ...], new: tuple[PlacedStage, ...]) -> s
     """The new shape in as few words as tell it from the old; None where they are equal."""
     if old == new:
         return None
-    same = [(one.devices, one.mixer, one.blocks) for one in old] == [
-        (two.devices, two.mixer, two.blocks) for two in new
-    ]
-    if not same:
+    counts = [len({name for stage in stages for name in stage.devices}) for stages in (old, new)]
+    seats = [[(stage.devices, stage.mixer, stage.blocks) for stage in stages]
+             for stages in (old, new)]  # fmt: skip
+    if counts[0] != counts[1]:
+        return f"on {counts[1]} device{'s' * (counts[1] > 1)}: {layout_words(new)}"
+    if seats[0] != seats[1]:
         return layout_words(new)
     if [one.layers for one in old] == [two.layers for two in new]:
         return "other shares of the MLPs"

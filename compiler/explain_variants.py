@@ -75,7 +75,7 @@ def device_parts(
         seen.add(classes[name])
         alike = sum(other == classes[name] for other in classes.values()) - 1
         words = f"{name} (or {alike} like it)" if alike else name
-        what = "reads of" if kind == "read" else "memory of"
+        what = "read rate of" if kind == "read" else "memory of"
         yield Part(kind, (name,), f"{what} {words}"), name in used
 
 

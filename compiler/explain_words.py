@@ -8,24 +8,25 @@ from plancc.compiler.summary import layer_range
 from plancc.ir.plan import Alternative, Plan
 from plancc.ir.units import format_bytes, format_ns
 
-Giver = tuple[str, float] | None
+Other = tuple[str, float] | None
 
 
-def bound_words(plan: Plan, kind: str, extra: Extra | None, gb_s: float, giver: Giver) -> str:
-    """Why a device holds no more than it does."""
-    if kind in ("alone", "group"):
-        return "holds the whole model" if kind == "alone" else "shares the whole model"
-    if extra is None or giver is None:
+def binding_words(plan: Plan, kind: str, extra: Extra | None, gb_s: float, other: Other) -> str:
+    """Why a device holds no more. `other`: the full mate, or the stage that has the layers."""
+    if kind == "alone":
+        return "holds the whole model" if len(plan.devices) == 1 else "shares the whole model"
+    if extra is None or other is None:
         return "has no neighbour whose layers it could take"
-    piece = _layers(extra.layers)
-    need = f"{piece} of {giver[0]} {_verb(extra.layers, 'needs', 'need')} " \
-           f"{format_bytes(extra.size_bytes)}"  # fmt: skip
     if kind == "memory":
+        need = f"{_layers(extra.layers)} of {other[0]} {_verb(extra.layers, 'needs', 'need')} " \
+               f"{format_bytes(extra.size_bytes)}"  # fmt: skip
         return f"memory: {need}, {format_bytes(-extra.left_bytes)} too much"
     room = f"room for {extra.more_layers} more"
+    if kind == "mate":
+        return f"its group: {room}, but {other[0]} has none"
     if kind == "speed":
-        slower = f"{giver[1] / gb_s:.2g} times faster" if giver[1] < 100 * gb_s else "faster"
-        return f"speed: {room}, but {giver[0]} reads {slower}"
+        slower = f"{other[1] / gb_s:.2g} times faster" if other[1] < 100 * gb_s else "faster"
+        return f"speed: {room}, but {other[0]} reads {slower}"
     return f"balance: {room}, but {_balance(plan)}"
 
 

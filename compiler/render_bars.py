@@ -30,8 +30,8 @@ PARTS = (
 FREE = Ink("free", "·", ".", "dim")
 
 # A step in time. What a TP group exchanges lies between its layers, so it is drawn in between.
-COMPUTE = Ink("compute", "█", "#", "blue")
-EXCHANGE = Ink("exchange", "▒", "=", "magenta")
+COMPUTE = Ink("compute", "█", "#", "cyan")
+EXCHANGE = Ink("exchange", "▒", "=", "red")
 HOP = Ink("hop", "─", "-", "yellow")
 HOP_END = Ink("hop", "▸", ">", "yellow")
 WAIT = Ink("wait", " ", " ", "")

@@ -36,7 +36,7 @@ def _parts(plan: Plan, answer: Explanation, console: Console) -> Iterator[Render
     if answer.sensitivity is not None:
         from plancc.compiler.render_sensitivity import sensitivity_parts  # it knows the cost model
 
-        yield from sensitivity_parts(plan, answer.sensitivity)
+        yield from sensitivity_parts(answer.sensitivity, console.width)
 
 
 def _header(plan: Plan) -> Text:

@@ -9,21 +9,25 @@ from rich.text import Text
 from plancc.compiler.explain_moves import Move
 from plancc.compiler.explain_sensitivity import SLOWEST, Effect, Sensitivity, Threshold
 from plancc.compiler.render_show import plain_table, section_title
-from plancc.ir.plan import Plan
 from plancc.ir.units import format_bytes, format_ns
 
 KEEPS = "same plan"
+WIDE = 100
+IDLE = 0.001
+"""Effects below this share of the value are named, not tabled."""
 
 
-def sensitivity_parts(plan: Plan, answer: Sensitivity) -> Iterator[RenderableType]:
-    """Tables with their titles; none for what was not tried."""
+def sensitivity_parts(answer: Sensitivity, width: int) -> Iterator[RenderableType]:
+    """Tables with their titles; none for what was not tried. Narrow screens get shares only."""
     if answer.moves:
         yield section_title("One layer moved", "this plan, edited: nothing else changes")
         yield _moves(answer)
     if answer.effects:
-        yield section_title("One number changed", "solved anew; the largest effect first")
-        yield _effects(plan, answer)
-    lines = (*_idle_words(answer), *map(_threshold, answer.thresholds), *answer.notes)
+        yield section_title(
+            "One number changed", "solved anew, with the same margin; the largest effect first"
+        )
+        yield _effects(answer, is_narrow=width < WIDE)
+    lines = (*map(_threshold, answer.thresholds), *_idle_words(answer), *answer.notes)
     if lines:
         yield Text("\n" + "\n".join(lines))
 
@@ -45,45 +49,47 @@ def _failure(move: Move) -> str:
     return move.note or ""
 
 
-def _effects(plan: Plan, answer: Sensitivity) -> Table:
+def _effects(answer: Sensitivity, *, is_narrow: bool) -> Table:
     table = plain_table()
     table.add_column("change", overflow="fold")
     table.add_column("this plan", justify="right", overflow="fold")
     table.add_column("new choice", justify="right", no_wrap=True)
     table.add_column("which is", overflow="fold")
     for effect in answer.effects:
-        if _is_idle(effect, answer):
+        if _is_idle(effect, answer.value):
             continue
-        table.add_row(effect.change, _kept(effect, answer.value), _best(effect, answer.value),
-                      _flip(effect))  # fmt: skip
+        values = (_kept(effect, answer.value, is_narrow), _best(effect, answer.value, is_narrow))
+        table.add_row(effect.change, *values, _flip(effect))
     return table
 
 
-def _is_idle(effect: Effect, answer: Sensitivity) -> bool:
-    """Nothing changes, neither now nor by solving anew."""
-    same = effect.kept_value == effect.value == answer.value
-    return same and effect.flips_to is None and effect.context is None
+def _is_idle(effect: Effect, base: int) -> bool:
+    """Hardly anything changes, neither as the plan is nor by solving anew."""
+    if effect.flips_to or effect.context is not None:
+        return False
+    values = (effect.kept_value, effect.value)
+    return all(value is not None and abs(value - base) < IDLE * base for value in values)
 
 
 def _idle_words(answer: Sensitivity) -> Iterator[str]:
-    idle = [effect.change for effect in answer.effects if _is_idle(effect, answer)]
+    idle = [effect.change for effect in answer.effects if _is_idle(effect, answer.value)]
     if idle:
-        yield f"no effect: {', '.join(idle)}"
+        yield f"less than {100 * IDLE:g} %, same plan: {'; '.join(idle)}"
 
 
-def _kept(effect: Effect, base: int) -> str:
+def _kept(effect: Effect, base: int, is_narrow: bool) -> str:
     if effect.kept_value is None:
         assert effect.short_bytes is not None
         return f"{effect.device} {format_bytes(effect.short_bytes)} short"
-    return _delta(effect.kept_value - base, base)
+    return _delta(effect.kept_value - base, base, is_narrow)
 
 
-def _best(effect: Effect, base: int) -> str:
+def _best(effect: Effect, base: int, is_narrow: bool) -> str:
     if effect.value is None:
         return "nothing fits"
     if effect.context is not None:
         return f"{effect.context} tokens"
-    return _delta(effect.value - base, base)
+    return _delta(effect.value - base, base, is_narrow)
 
 
 def _flip(effect: Effect) -> Text:
@@ -92,12 +98,12 @@ def _flip(effect: Effect) -> Text:
     return Text(effect.flips_to, "bold") if effect.flips_to else Text(KEEPS, "dim")
 
 
-def _delta(delta: int, base: int) -> str:
-    """'+0.41 ms (+2.3 %)'; '0' for no difference at all."""
+def _delta(delta: int, base: int, is_narrow: bool = False) -> str:
+    """'+0.41 ms (+2.3 %)', or the share alone; '0' for no difference at all."""
     if delta == 0:
         return "0"
-    sign = "+" if delta > 0 else "-"
-    return f"{sign}{format_ns(abs(delta))} ({100 * delta / max(1, base):+.1f} %)"
+    sign, share = "+" if delta > 0 else "-", f"{100 * delta / max(1, base):+.1f} %"
+    return share if is_narrow else f"{sign}{format_ns(abs(delta))} ({share})"
 
 
 def _threshold(found: Threshold) -> str:

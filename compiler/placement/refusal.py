@@ -1,11 +1,13 @@
 """DoesNotFit with numbers: what each device would need, what it has, and what would help."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from plancc.compiler.cost.memory import ledgers
+from plancc.compiler.pins import UNPINNED, pins_said
 from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_total
 from plancc.compiler.placement.columns import Columns, column_set
 from plancc.compiler.placement.decide import by_search, feasible, unproven
@@ -31,8 +33,10 @@ def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Probl
         "model": model.name,
         "context": problem.context,
         "slots": ask.slots,
+        "short_bytes": max(0, -min(ledger.free_after for ledger in sums.values())),
         "devices": [_device_row(problem, name, ledger) for name, ledger in sums.items()],
         "fails": _sum_or_packing(problem),
+        "tp": ask.tp,
         "binding": _binding(model, topology, ask),
         "largest": _largest(problem),
     }
@@ -100,25 +104,26 @@ def _sum_or_packing(problem: Problem) -> dict[str, Any]:
     budgets = {name: int(problem.budgets[i]) for i, name in enumerate(problem.seats)}
     have = sum(max(0, size) for size in budgets.values())
     kind = "sum" if need > have else "packing"
-    return {"kind": kind, "need_bytes": need, "have_bytes": have}
+    short = max(0, need - have)
+    return {"kind": kind, "need_bytes": need, "have_bytes": have, "short_bytes": short}
 
 
 def _binding(model: ModelShape, topology: Topology, ask: Ask) -> list[str]:
-    """Flags without which the model would fit, one at a time."""
+    """Flags without which the model would fit, one at a time; else all of them in one string."""
     trials: list[tuple[str, dict[str, Any]]] = [
         (f"--pin {block}={device}", {"pin": {b: d for b, d in ask.pin.items() if b != block}})
         for block, device in sorted(ask.pin.items())
     ]
-    if ask.stage_layers is not None:
-        said = ",".join(map(str, ask.stage_layers))
-        trials.append((f"--stage-layers {said}", {"stage_layers": None}))
-    if ask.devices is not None:
-        trials.append((f"--devices {','.join(ask.devices)}", {"devices": None}))
-    if ask.max_devices is not None:
-        trials.append((f"--max-devices {ask.max_devices}", {"max_devices": None}))
-    if ask.head != "auto":
-        trials.append((f"--head {ask.head}", {"head": "auto"}))
-    return [flag for flag, change in trials if _would_fit(model, topology, ask, change)]
+    for name in ("stage_layers", "devices", "max_devices", "tp", "head"):
+        if getattr(ask, name) != UNPINNED[name]:
+            change = {name: UNPINNED[name]}
+            trials.append(
+                (pins_said(ask.model_copy(update=UNPINNED | {name: getattr(ask, name)})), change)
+            )
+    found = [flag for flag, change in trials if _would_fit(model, topology, ask, change)]
+    if not found and len(trials) > 1 and _would_fit(model, topology, ask, UNPINNED):
+        return [" ".join(flag for flag, _ in trials)]
+    return found
 
 
 def _would_fit(model: ModelShape, topology: Topology, ask: Ask, change: dict[str, Any]) -> bool:
@@ -143,6 +148,7 @@ def _message(report: dict[str, Any]) -> str:
         f"{format_bytes(worst)}",
         *(_row_line(row) for row in report["devices"]),
         _fails_line(report["fails"]),
+        *_tp_lines(report),
     ]
     for flag in report["binding"]:
         lines.append(f"  without {flag} it fits")
@@ -164,6 +170,13 @@ def _fails_line(fails: dict[str, Any]) -> str:
         return f"  the sum fails: {need} needed, all devices together have {have}"
     return f"  the packing fails: {need} needed, {have} in all, but no cut puts a whole layer "\
            f"where room is left"  # fmt: skip
+
+
+def _tp_lines(report: dict[str, Any]) -> Iterator[str]:
+    """TP groups pack what pipelines cannot: parts of an MLP go where no whole layer does."""
+    if report["fails"]["kind"] == "packing" and report["tp"] in ("off", 1):
+        yield f"  --tp {report['tp']}: groups that share a layer, its MLP cut in tiles, were not " \
+              f"tried"  # fmt: skip
 
 
 def _help_line(found: dict[str, int | None]) -> str:

@@ -41,6 +41,7 @@ def test_the_sum_fails_where_all_devices_together_lack_room() -> None:
         "kind": "sum",
         "need_bytes": 14 * GIB + 12 * (65536 * 8192 + MIB),
         "have_bytes": 2 * gib(6.5),
+        "short_bytes": 14 * GIB + 12 * (65536 * 8192 + MIB) - 2 * gib(6.5),
     }
     assert "the sum fails" in str(error)
 
@@ -50,7 +51,32 @@ def test_the_packing_fails_where_whole_layers_do_not_go_in() -> None:
     error = refused(build_model(layers, hidden_size=8), machine(6.0, 6.0, 6.0, 4.0 - 1.5))
     assert error.report["fails"]["kind"] == "packing"
     assert error.report["fails"]["need_bytes"] == 12 * GIB <= error.report["fails"]["have_bytes"]
+    assert error.report["fails"]["short_bytes"] == 0
     assert "the packing fails" in str(error)
+    assert "were not tried" not in str(error)
+
+
+def test_a_packing_that_fails_without_groups_says_that_groups_were_not_tried() -> None:
+    """An MLP cut in tiles may go where no whole layer does."""
+    layers = [build_layer(gib(3.0))] * 4
+    error = refused(build_model(layers, hidden_size=8), machine(6.0, 6.0, 6.0, 2.5), tp="off")
+    assert error.report["tp"] == "off"
+    assert "--tp off: groups that share a layer, its MLP cut in tiles, were not tried" in str(error)
+
+
+def test_the_report_begins_with_what_the_worst_device_lacks() -> None:
+    error = refused(model(), machine(7.0, 7.0), context=8192)
+    worst = max(row["short_bytes"] for row in error.report["devices"])
+    assert error.report["short_bytes"] == worst
+    assert (error.report["context"], error.report["slots"]) == (8192, 1)
+
+
+def test_flags_that_bind_only_together_are_named_together() -> None:
+    """10 + 8 GiB hold twelve layers; neither flag alone keeps them out, both do."""
+    flags = {"devices": ("d2", "d1"), "max_devices": 1}
+    error = refused(model(12), machine(10.0, 8.0, 1.4), context=64, **flags)
+    assert error.report["binding"] == ["--devices d2,d1 --max-devices 1"]
+    assert "without --devices d2,d1 --max-devices 1 it fits" in str(error)
 
 
 def test_largest_context_and_slots_are_exact() -> None:
