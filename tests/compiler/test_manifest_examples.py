@@ -5,6 +5,7 @@ from pathlib import Path
 import plancc_example_models
 import plancc_example_topologies
 import pytest
+import yaml
 from plancc_builders import build_device, build_topology
 
 from plancc.compiler.api import compile as compile_plan
@@ -12,7 +13,7 @@ from plancc.ir.kernel_spec import mixer_reads, mlp_reads
 from plancc.ir.manifest import ModelManifest, read_manifest
 from plancc.ir.sizes import layer_kv_bytes
 from plancc.ir.tensors import rank_pieces
-from plancc.ir.topology import read_topology
+from plancc.ir.topology import Topology, read_topology
 
 MODELS = sorted(plancc_example_models.MODELS.glob("*.yaml"))
 TOPOLOGIES = sorted(plancc_example_topologies.TOPOLOGIES.glob("*.yaml"))
@@ -196,3 +197,10 @@ def test_eight_unequal_cards_hold_the_70b_with_8192_tokens() -> None:
     assert max(budgets) < total_bytes(found) + cache < 0.6 * sum(budgets)
     rates = {(link.from_, link.to): link.curve().us(16384) for link in topology.links}
     assert sum(rates[pair] != rates[pair[::-1]] for pair in rates) > 40
+
+
+def test_the_machine_that_the_guide_writes_by_hand_is_one_that_compiles() -> None:
+    text = (plancc_example_topologies.TOPOLOGIES.parents[1] / "docs" / "machines.md").read_text()
+    block = text.split("```yaml\n")[1].split("```")[0]
+    topology = Topology.model_validate(yaml.safe_load(block))
+    assert len(compile_plan(model("qwen3-14b"), topology).devices) == 2
