@@ -7,6 +7,8 @@ layer    = max over devices of [each kernel at 1/n of its bytes and flops; KV an
            launches of mixer and MLP, and EXCHANGE_LAUNCHES an exchange]
            + 2 exchanges (1 where there is no MLP) of rows x hidden_size x 4 bytes a device
 step     = layers + embed + head at 1/n
+bytes    = (weights + KV + state + embed + head) / n + other blocks + workspace
+           + LINK_SLOTS x step rows x hidden_size x 4 bytes from each of n, a device
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,9 @@ from plancc.compiler.cost.compute import (
     layer_parts_ns,
     mixer_ns,
 )
+from plancc.compiler.cost.memory import blocks_bytes
+from plancc.ir.ask import Ask
+from plancc.ir.buffers import workspace_bytes
 from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.groups import EXCHANGE_LAUNCHES, partial_row_bytes
 from plancc.ir.kernel_spec import (
@@ -33,6 +38,7 @@ from plancc.ir.kernel_spec import (
 )
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
+from plancc.ir.sizes import LINK_SLOTS, layer_kv_bytes, step_rows
 from plancc.ir.topology import Device, Topology
 
 
@@ -56,12 +62,38 @@ def full_tp_step_ns(model: ModelShape, topology: Topology, names: Sequence[str],
 def full_tp_exchange_ns(
     model: ModelShape, topology: Topology, names: Sequence[str], rows: int
 ) -> int:
-    """ns of one exchange of so many rows: as measured for the group, else all transfers at once."""
-    size = rows * partial_row_bytes(model, roots=1)
+    """ns of one exchange of so many rows: as measured for the group, else by its links.
+
+    By links the cheaper of two ways: everything to everyone at once, or each device sums an n-th
+    of the columns and sends that on, which is two steps of an n-th.
+    """
+    size, count = rows * partial_row_bytes(model, roots=1), len(names)
     measured = topology.exchange(names)
     if measured is not None:
         return measured.curve().ns(size)
-    return transfers_ns(topology, [(a, b, size) for a in names for b in names if a != b])
+    pairs = [(a, b) for a in names for b in names if a != b]
+    at_once = transfers_ns(topology, [(a, b, size) for a, b in pairs])
+    return min(at_once, 2 * transfers_ns(topology, [(a, b, ceil(size / count)) for a, b in pairs]))
+
+
+def full_tp_bytes(model: ModelShape, ask: Ask, context: int, num_ranks: int) -> int:
+    """Bytes on each of n devices, overhead not counted. `ask` is filled."""
+    kv_dtype, rows = ask.kv_dtype or model.dtype, step_rows(ask.slots, ask.prefill_chunk)
+    cut = sum(
+        layer.weight_bytes
+        + ask.slots * layer.state_bytes_per_slot
+        + layer_kv_bytes(model, layer, context=context, slots=ask.slots,
+                         prefill_chunk=ask.prefill_chunk, kv_dtype=kv_dtype)
+        for layer in model.layers
+    )  # fmt: skip
+    ends = [block.name for block in model.blocks if block.name in ("embed", "head")]
+    others = [block for block in model.blocks
+              if block.name not in (*ends, *ask.without)]  # fmt: skip
+    cut += blocks_bytes(model, ends)
+    whole = sum(block.resident_bytes for block in others)
+    whole += workspace_bytes(model, model.layers, rows, has_head=True, slots=ask.slots)
+    exchange = LINK_SLOTS * rows * num_ranks * partial_row_bytes(model, roots=1)
+    return ceil(cut / num_ranks) + whole + exchange
 
 
 def _exchanges(layer: Layer) -> int:
