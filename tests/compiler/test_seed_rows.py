@@ -101,6 +101,14 @@ def test_rows_name_each_fact_once_and_say_what_it_is_for() -> None:
         assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
 
 
+def test_wherever_a_measured_row_is_missed_by_far_the_page_says_why() -> None:
+    for name, system in systems().items():
+        for row in system.chosen("measured"):
+            far = plancc_seed_table.off(row, predictions(name)[row.name])
+            if far is None or abs(far) > 2 * plancc_seed_table.CLOSE:
+                assert plancc_seed_table.reason(name, row), (name, row.name, far)
+
+
 def test_the_page_of_the_seeds_is_what_its_command_writes() -> None:
     assert (SEEDS / "README.md").read_text(encoding="utf-8") == plancc_seed_table.text()
 

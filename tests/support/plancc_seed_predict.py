@@ -8,7 +8,15 @@ from functools import cache
 from typing import Any
 
 from plancc_seed_calibrate import at_rate, calibrated
-from plancc_seed_systems import SHORT_CONTEXT, machine, mlp_only_tp, pipeline, step_ns, systems
+from plancc_seed_systems import (
+    SHORT_CONTEXT,
+    System,
+    machine,
+    mlp_only_tp,
+    pipeline,
+    step_ns,
+    systems,
+)
 
 from plancc.compiler.api import compile as compile_plan
 from plancc.compiler.cost.compute import Work
@@ -33,7 +41,7 @@ def predictions(system: str) -> dict[str, Any]:
     """Row name -> what we say, for every row that we can say something to."""
     found = systems()[system]
     if found.machine is None:
-        return _other_cards(found.model)
+        return _other_cards(found)
     said = {name: say(found.model, found.machine) for name, say in SAYS[system].items()}
     return {name: round(value, 3) if isinstance(value, float) else value
             for name, value in said.items()}  # fmt: skip
@@ -129,10 +137,16 @@ def _exchanges_of_a_chunk_ms(model: ModelManifest, topology: Topology) -> float:
     return 2 * len(model.layers) * one / 1e6
 
 
+@cache
+def _plan_across_hosts() -> Plan:
+    found = systems()["tensorsharp-2x2-a40"]
+    assert found.machine is not None
+    return _plan(found.model, found.machine, tp="auto")
+
+
 def _shape_across_hosts(model: ModelManifest, topology: Topology) -> str:
     """pipeline: no group of the chosen plan spans hosts, and full TP over all would be slower."""
-    plan = _plan(model, topology, tp="auto")
-    host = {device.name: device.host for device in topology.devices}
+    plan, host = _plan_across_hosts(), {device.name: device.host for device in topology.devices}
     spread = {len({host[rank.device] for rank in stage.ranks}) for stage in plan.stages}
     crossed = len({device.host for device in plan.devices}) > 1
     slower = _full_tp_ns(model, topology) > plan.predicted.decode.step_ns
@@ -140,8 +154,7 @@ def _shape_across_hosts(model: ModelManifest, topology: Topology) -> str:
 
 
 def _full_tp_over_pipeline(model: ModelManifest, topology: Topology) -> float:
-    plan = _plan(model, topology)
-    return _full_tp_ns(model, topology) / plan.predicted.decode.step_ns
+    return _full_tp_ns(model, topology) / _plan_across_hosts().predicted.decode.step_ns
 
 
 def _wait_share(model: ModelManifest, topology: Topology) -> float:
@@ -150,14 +163,20 @@ def _wait_share(model: ModelManifest, topology: Topology) -> float:
     return 1 - plan.predicted.decode.stages[0].compute_ns / both
 
 
-def _other_cards(model: ModelManifest) -> dict[str, Any]:
+CARDS = {"rtx3090": "RTX 3090", "rtx4090": "RTX 4090", "rtx5090": "RTX 5090",
+         "a100": "A100 PCIe 40GB"}  # fmt: skip
+
+
+def _other_cards(found: System) -> dict[str, Any]:
+    """The pair of 3090 with other cards in it."""
     said: dict[str, Any] = {}
-    for name, card in (("rtx3090", "RTX 3090"), ("rtx4090", "RTX 4090"), ("rtx5090", "RTX 5090"),
-                       ("a100", "A100 PCIe 40GB")):  # fmt: skip
-        topology = at_rate(machine("2x3090"), calibrated()[card])
-        one = _tok_s(model, topology, {"gpu0": 64}, "last")
-        said[f"{name}_one_card_tok_s"] = round(one, 1)
-        said[f"{name}_split_ratio"] = round(_tok_s(model, topology, HALVES, "first") / one, 3)
+    model, layers = found.model, len(found.model.layers)
+    for name in sorted({row.name.split("_")[0] for row in found.rows}):
+        topology = at_rate(machine("2x3090"), calibrated()[CARDS[name]])
+        one = _tok_s(model, topology, {"gpu0": layers}, "last")
+        two = _tok_s(model, topology, {"gpu0": layers // 2, "gpu1": layers // 2}, "first")
+        said |= {f"{name}_one_card_tok_s": round(one, 1),
+                 f"{name}_split_ratio": round(two / one, 3)}  # fmt: skip
     return said
 
 

@@ -8,22 +8,35 @@ from typing import Any
 from plancc_seed_predict import predictions
 from plancc_seed_systems import SEEDS, Row, systems
 
+_SMALL_READS = (
+    "an expert layer is many short reads and small kernels; one rate for all sizes, taken from a "
+    "dense model, flatters it. `read_points` would say it; none were reported"
+)
+_SHARE = (
+    "theirs reads at 0.54 of the datasheet, the 3090 at 0.81: a share does not carry over to "
+    "another kind of memory; measure the card"
+)
+
 WHY = {
-    "prefill_tok_s_one_card": "their kernels pass the datasheet's bf16 rate (84 TFLOP/s of "
-    "integer weights on a card of 71); 0.7 of 71 stands in the machine's file",
+    "prefill_tok_s_one_card": "their kernels pass the datasheet's bf16 rate (84 TFLOP/s on a card "
+    "of 71); 0.7 of 71 stands in the machine's file",
     "prefill_tok_s_two_stages": "the same, and our stages overlap their chunks, theirs do not",
-    "rtx4090_one_card_tok_s": "a 4090 reaches more of its datasheet than a 3090",
-    "a100_one_card_tok_s": "theirs reads at 0.54 of the datasheet, the 3090 at 0.81: a share does "
-    "not carry over to another memory; measure the card",
-    "a100_split_ratio": "the report suspects clocks that fall while a card waits",
+    "ninfer-27b-plain-decode a100_one_card_tok_s": _SHARE,
+    "ninfer-27b-plain-decode a100_split_ratio": "clocks of a card that waits, they suspect",
+    "ninfer-27b-plain-decode rtx4090_one_card_tok_s": "a 4090 reaches more of its datasheet",
+    "ninfer-35b-a3b-plain-decode a100_split_ratio": "clocks of a card that waits, they suspect",
+    "rtx3090_one_card_tok_s": _SMALL_READS,
+    "rtx4090_one_card_tok_s": _SMALL_READS,
+    "a100_one_card_tok_s": _SMALL_READS,
     "boundary_us_decode": "another engine's copy; the link here is the ninfer pair's",
-    "decode_tok_s": "an expert layer is many short reads and small kernels; one rate for all "
-    "sizes, taken from a dense model, flatters it: read_points say it, and none were reported",
-    "full_tp_over_pipeline_step": "widths of the model stand in, so both steps are too short",
-    "exchange_us_across_hosts": "one latency and the bytes; theirs goes through host memory, TCP "
-    "and gathers of larger fp32 rows",
+    "decode_tok_s": _SMALL_READS,
+    "full_tp_over_pipeline_step": "widths of the model stand in: both steps are too short",
+    "exchange_us_across_hosts": "ours is a latency and the bytes by the links; theirs goes through "
+    "host memory and TCP, with larger rows in fp32",
     "share_of_a_window_that_stage_0_waits": "equal layers and a head of three layers stand in",
 }
+CLOSE = 0.05
+
 
 INTRO = """# Seeds: what others measured, and what we say to it
 
@@ -43,9 +56,9 @@ anew.
 """
 
 OUTRO = """
-Not in the table: speculation (DFlash, MTP, windows in flight), a driver that holds the head (no
-plan of ours sends logits over a network), tensor parallelism as those engines built it, and experts
-in host memory. Plans of ours have none of these yet, so there is nothing to compare.
+Not in the table: speculation (DFlash, MTP, windows in flight), a driver away from the head (no plan
+of ours sends logits over a network), and experts in host memory. Plans of ours have none of these,
+so there is nothing to compare.
 """
 
 
@@ -61,15 +74,36 @@ def text() -> str:
     for name, system in systems().items():
         said = predictions(name)
         parts += [f"\n## {name}\n", "| row | role | reported | ours | off | |", RULE]
-        parts += [_line(row, said.get(row.name)) for row in system.rows]
+        parts += [_line(name, row, said.get(row.name)) for row in system.rows]
     return "\n".join(parts) + "\n" + OUTRO
 
 
-def _line(row: Row, said: Any) -> str:
+def reason(system: str, row: Row) -> str:
+    """Why we are off; nothing where we are not."""
+    return WHY.get(f"{system} {row.name}") or WHY.get(row.name) or ""
+
+
+def off(row: Row, said: Any) -> float | None:
+    """How far from the reported number, as a share of it."""
+    if isinstance(row.value, bool | str) or not isinstance(said, int | float):
+        return None
+    return float(said / row.value - 1)
+
+
+def _line(system: str, row: Row, said: Any) -> str:
     role = f"predict, within {row.within:.0%}" if row.within else row.role
-    remark = WHY.get(row.name) or row.note
+    far = off(row, said)
+    is_far = far is not None and abs(far) > CLOSE
+    remark = (reason(system, row) if is_far else "") or row.note
     ours = "fitted" if row.role == "given" else _show(said)
-    cells = (row.name, role, _show(row.value), ours, _off(row, said), remark)
+    cells = (
+        row.name,
+        role,
+        _show(row.value),
+        ours,
+        f"{far:+.1%}" if far is not None else "",
+        remark,
+    )
     return f"| {' | '.join(cells)} |"
 
 
@@ -79,12 +113,6 @@ def _show(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:.4g}"
     return "" if value is None else str(value)
-
-
-def _off(row: Row, said: Any) -> str:
-    if isinstance(row.value, bool | str) or not isinstance(said, int | float):
-        return ""
-    return f"{said / row.value - 1:+.1%}"
 
 
 if __name__ == "__main__":
