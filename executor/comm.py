@@ -46,6 +46,34 @@ def open_store(address: str, port: int = 0) -> Any:
     return _STORE(address, port, is_master=is_master, wait_for_workers=False, timeout=_NEVER)
 
 
+class RowSlots:
+    """Slots that rows leave from: to one peer, or the same rows to several, one after the other."""
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self._rows = rows
+        self._pending: list[list[tuple[Any, int]]] = [[] for _ in rows]
+        self._slot = -1
+        self._links: set[int] = set()  # that the present slot has left by
+        self._unpaid_bytes = rows.nbytes
+
+    def send(self, rows: torch.Tensor, group: Group, peer: int, link: int) -> None:
+        if self._slot < 0 or link in self._links:
+            self._slot = (self._slot + 1) % len(self._rows)
+            for work, old in self._pending[self._slot]:
+                finish(work, old)
+            self._pending[self._slot] = []
+            self._links = set()
+            self._rows[self._slot, : len(rows)].copy_(rows)
+        self._links.add(link)
+        work = group.send(self._rows[self._slot, : len(rows)], peer, 2 * link)
+        self._pending[self._slot].append((work, link))
+
+    def take_bytes(self) -> int:
+        """The buffer's bytes, once: the links that share it count it among them."""
+        size, self._unpaid_bytes = self._unpaid_bytes, 0
+        return size
+
+
 class GlooOutlet:
     """The sending end. `rows`: [slots, rows, hidden_size], or None where steps are sent."""
 
@@ -55,12 +83,12 @@ class GlooOutlet:
         peer: int,
         link: int,
         num_slots: int,
-        rows: torch.Tensor | None,
+        rows: torch.Tensor | RowSlots | None,
         body: int,
     ) -> None:
         self._group, self._peer, self._link = group, peer, link
-        self._rows = rows
-        self.buffer_bytes = 0 if rows is None else rows.nbytes
+        self._slots = RowSlots(rows) if isinstance(rows, torch.Tensor) else rows
+        self.buffer_bytes = self._slots.take_bytes() if self._slots else 0
         self._headers = torch.zeros((num_slots, HEADER_WORDS), dtype=torch.int64)
         self._bodies = torch.zeros((num_slots, body), dtype=torch.int64)
         self._header_words, self._body_words = self._headers.numpy(), self._bodies.numpy()
@@ -71,11 +99,8 @@ class GlooOutlet:
         return True
 
     def send_rows(self, rows: torch.Tensor) -> None:
-        slot = self._claim()
-        assert self._rows is not None
-        buffer = self._rows[slot, : len(rows)]
-        buffer.copy_(rows)
-        self._pending[slot] = [self._group.send(buffer, self._peer, 2 * self._link)]
+        assert self._slots is not None
+        self._slots.send(rows, self._group, self._peer, self._link)
 
     def send_message(self, message: Message) -> None:
         slot = self._claim()
@@ -92,7 +117,7 @@ class GlooOutlet:
         """A slot whose last message has left."""
         slot, self._next = self._next, (self._next + 1) % len(self._pending)
         for work in self._pending[slot]:
-            _finish(work, self._link)
+            finish(work, self._link)
         return slot
 
 
@@ -131,7 +156,7 @@ class GlooInlet:
         return self._is_here
 
     def wait(self) -> None:
-        _finish(self._work, self._link)
+        finish(self._work, self._link)
         self._is_here = True
 
     def take_rows(self) -> torch.Tensor:
@@ -145,7 +170,7 @@ class GlooInlet:
         if not (words := body_words(header)):
             return decode(header, ())
         body = self._body[:words]
-        _finish(self._group.recv(body, self._peer, 2 * self._link + 1), self._link)
+        finish(self._group.recv(body, self._peer, 2 * self._link + 1), self._link)
         return decode(header, body.tolist())
 
     def free(self) -> None:
@@ -217,7 +242,8 @@ def is_watched(inlet: Inlet) -> bool:
     return isinstance(inlet, WatchedInlet)
 
 
-def _finish(work: Any, link: int) -> None:
+def finish(work: Any, link: int) -> None:
+    """Wait for a send or a receipt. Raises LinkBroken when the peer is gone."""
     try:
         work.wait()
     except RuntimeError as error:

@@ -8,11 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from functools import cached_property
+from typing import assert_never, cast
 
 import torch
 
-from plancc.executor.backend.api import RankModel
+from plancc.executor.backend.api import GroupModel, RankModel
+from plancc.executor.exchange import Exchanger
 from plancc.executor.links import Inlet, LocalLink, Outlet
 from plancc.executor.pulse import Pulse
 from plancc.executor.request import RankReport
@@ -53,6 +55,7 @@ class Rank:
     pulse: Pulse
     on_logits: OnLogits
     on_report: OnReport
+    exchanger: Exchanger | None = None  # of a rank in a TP group
     waits_for: Inlet | None = None
     _flights: deque[_Flight] = field(default_factory=deque)
     _run_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT))
@@ -78,9 +81,10 @@ class Rank:
         for flight in list(self._flights):
             has_moved |= self._fly(flight, limit)
             if flight.at < len(self.seat.program.instructions):
-                if not isinstance(self.seat.program.instructions[flight.at], Recv):
+                item = self.seat.program.instructions[flight.at]
+                if not isinstance(item, Recv):
                     break  # its rows are in this rank's scratch: nothing may overwrite them
-                limit = flight.at
+                limit = self._first_recv[item.link]
         while self._flights and self._flights[0].at == len(self.seat.program.instructions):
             self._land(self._flights.popleft())
         return has_moved
@@ -90,7 +94,10 @@ class Rank:
         inlets = sum(inlet.buffer_bytes for inlet in self.inlets.values())
         outlets = sum(outlet.buffer_bytes for outlet in self.outlets.values()
                       if not isinstance(outlet, LocalLink))  # fmt: skip
-        return {**self.model.allocated_bytes(), "hop_buffers": inlets + outlets}
+        held = self.model.allocated_bytes()
+        exchanged = held.get("hop_buffers", 0)
+        exchanged += self.exchanger.buffer_bytes if self.exchanger else 0
+        return {**held, "hop_buffers": inlets + outlets + exchanged}
 
     def report(self, ask: ReportAsk) -> None:
         """Pass the question on, and answer it."""
@@ -114,6 +121,14 @@ class Rank:
         self._run_ns.clear()
         self._sent.clear()
         self._received.clear()
+
+    @cached_property
+    def _first_recv(self) -> dict[int, int]:
+        """Where the program first receives from each link: rows of a later step on a link that is
+        received from more than once must wait until this step is past its last."""
+        places = enumerate(self.seat.program.instructions)
+        recvs = [(item.link, at) for at, item in places if isinstance(item, Recv)]
+        return dict(reversed(recvs))
 
     def _begin(self, step: Step) -> None:
         """A prompt that starts at position 0 is a new tenant of its slot."""
@@ -143,8 +158,8 @@ class Rank:
                 assert flight.step is not None
                 assert flight.rows is not None
                 self.on_logits(flight.step, flight.rows)
-            case Exchange():
-                raise AssertionError("refused at preflight")
+            case Exchange(layer=layer):
+                return self._exchange(flight, layer)
             case _:
                 assert_never(item)
         return True
@@ -181,8 +196,28 @@ class Rank:
     def _run(self, flight: _Flight, item: Run) -> None:
         assert flight.step is not None
         start = time.monotonic_ns()
+        exchanger, instructions = self.exchanger, self.seat.program.instructions
+        if exchanger and flight.at + 1 < len(instructions):
+            if isinstance(instructions[flight.at + 1], Exchange):
+                exchanger.expect(flight.step.num_rows)
         flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
+        if exchanger:
+            exchanger.release()
         flight.run_ns += time.monotonic_ns() - start
+
+    def _exchange(self, flight: _Flight, layer: int) -> bool:
+        exchanger = self.exchanger
+        assert exchanger is not None
+        assert flight.rows is not None
+        is_done, late = exchanger.go_on(flight.rows)
+        if not is_done:
+            self.waits_for = self.waits_for or late
+            return False
+        parts = exchanger.parts(flight.rows)
+        flight.rows = None
+        if exchanger.group.holds_rows:
+            flight.rows = cast(GroupModel, self.model).take(layer, parts)
+        return True
 
     def _send(self, flight: _Flight, link: int) -> bool:
         assert flight.step is not None
@@ -196,7 +231,6 @@ class Rank:
             return True
         assert flight.rows is not None
         outlet.send_rows(flight.rows)
-        flight.rows = None
         return True
 
     def _land(self, flight: _Flight) -> None:

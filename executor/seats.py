@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from plancc.executor.group import Group
 from plancc.ir.errors import BadInput
-from plancc.ir.instruction import Exchange, Sample
-from plancc.ir.plan import Plan, Program, Worker
+from plancc.ir.instruction import Sample
+from plancc.ir.plan import Plan, Program, Stage, Worker
 
 
 @dataclass(frozen=True)
 class Seat:
-    """One rank of the plan. `blocks` and `tiles` are what it holds besides its layers' mixers."""
+    """One rank of the plan. `blocks` and `tiles` are what it holds besides its layers' mixers;
+    the mixers are not here where the group has an owner and this is another."""
 
     rank: int
     stage: int
@@ -22,6 +24,7 @@ class Seat:
     blocks: tuple[str, ...]
     tiles: tuple[int, int]
     program: Program
+    group: Group | None = None  # None: the stage is this rank alone
 
     @cached_property
     def is_driver(self) -> bool:
@@ -49,9 +52,16 @@ def seats_of(plan: Plan) -> tuple[Seat, ...]:
                     blocks=stage.blocks if number == 0 else (),
                     tiles=rank.mlp_tiles,
                     program=program,
+                    group=_group(stage, number),
                 )
             )
     return tuple(seats)
+
+
+def _group(stage: Stage, number: int) -> Group | None:
+    if stage.mixer == "single":
+        return None
+    return Group(stage.mixer, tuple(rank.mlp_tiles for rank in stage.ranks), number)
 
 
 def driver_seat(plan: Plan) -> Seat:
@@ -65,21 +75,17 @@ def worker_named(plan: Plan, name: str) -> Worker:
 def steps_in_flight(plan: Plan) -> int:
     """Prompt chunks that may be under way at once, so that every stage has work.
 
-    One for each stage where each stage is a process of its own. Fewer where a process serves
+    One for each stage where each rank is a process of its own. Fewer where a process serves
     several ranks: it must never wait in one rank's send while another rank of it is waited for.
     """
     workers = [seat.worker for seat in seats_of(plan)]
     if len(set(workers)) == 1:
         return 1
-    return len(workers) if len(set(workers)) == len(workers) else 2
+    return len(plan.stages) if len(set(workers)) == len(workers) else min(2, len(plan.stages))
 
 
 def refuse_what_cannot_run(plan: Plan) -> None:
     """Raises BadInput for a sound plan that asks for more than this executor has."""
-    for seat in seats_of(plan):
-        if any(isinstance(item, Exchange) for item in seat.program.instructions):
-            raise BadInput(f"programs[{seat.rank}]: exchange within a stage is not run by this "
-                           f"planrun; compile with --tp off")  # fmt: skip
     for index, link in enumerate(plan.links):
         if link.transport not in ("local", "gloo"):
             raise BadInput(f"links[{index}].transport: this planrun carries rows by local and "

@@ -81,11 +81,11 @@ def fingerprint_problem(plan: Plan, weights: Weights) -> str | None:
 
 def pieces_of(plan: Plan, seat: Seat) -> tuple[TensorPiece, ...]:
     """What a rank has to read, in load order."""
-    whole = len(plan.stages[seat.stage].ranks) == 1
     return rank_pieces(
         plan.model,
         seat.layers,
-        share=None if whole else seat.tiles,
+        share=seat.tiles if seat.group else None,
+        has_mixer=seat.group is None or seat.group.holds_rows,
         blocks=tuple(name for name in seat.blocks if name in ("embed", "head")),
     )
 

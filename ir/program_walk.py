@@ -137,7 +137,7 @@ class _Walk:
                             f"found {named(rank.rows)}")  # fmt: skip
         if rank.is_lead:
             self.ran.extend(range(first, end))
-        after = {"single": end, "replicated": Inside("partial", first)}
+        after: dict[str, Rows] = {"single": end, "replicated": Inside("partial", first)}
         rank.rows = after.get(rank.mixer, Inside("normed", first))
 
     def _do_send(self, rank: RankState, link: int) -> None:

@@ -63,10 +63,13 @@ def rank_pieces(
     *,
     share: tuple[int, int] | None = None,
     blocks: tuple[str, ...] = (),
+    has_mixer: bool = True,
 ) -> tuple[TensorPiece, ...]:
     """Pieces of a rank in load order, each tensor once: blocks first, then layers.
 
-    `share` is a run of tiles of every dense MLP in the stage; None means all of them.
+    `share` is a run of tiles of every dense MLP in the stage; None means all of them. Without the
+    mixer there are only what a share multiplies by: norms, and what is added once to the sum, lie
+    with the mixer.
     """
     pieces: dict[str, TensorPiece] = {}
     for name in blocks:
@@ -74,6 +77,8 @@ def rank_pieces(
             pieces[spec.name] = TensorPiece(spec)
     for index in range(*layers):
         for spec in layer_tensors(model, index):
+            if not (has_mixer or spec.cut != "whole"):
+                continue
             pieces[spec.name] = TensorPiece(spec, _span(model.layers[index], spec, share))
     return tuple(pieces.values())
 
@@ -97,6 +102,7 @@ def _llama_layer(model: ModelShape, index: int) -> tuple[TensorSpec, ...]:
                        f"intermediate_size, found {mlp.kind if mlp else 'none'}")  # fmt: skip
     queries, keys = mixer.num_heads * mixer.head_dim, mixer.num_kv_heads * mixer.head_dim
     prefix, inner = f"model.layers.{index}.", mlp.intermediate_size
+    bias = model.geometry is not None and model.geometry.mlp_bias
     return tuple(
         _with_prefix(
             prefix,
@@ -106,9 +112,9 @@ def _llama_layer(model: ModelShape, index: int) -> tuple[TensorSpec, ...]:
             _linear("self_attn.v_proj", keys, hidden, bias=mixer.q_bias),
             _linear("self_attn.o_proj", hidden, queries, bias=mixer.o_bias),
             _norm("post_attention_layernorm", hidden),
-            _linear("mlp.gate_proj", inner, hidden, cut="rows"),
-            _linear("mlp.up_proj", inner, hidden, cut="rows"),
-            _linear("mlp.down_proj", hidden, inner, cut="columns"),
+            _linear("mlp.gate_proj", inner, hidden, cut="rows", bias=bias),
+            _linear("mlp.up_proj", inner, hidden, cut="rows", bias=bias),
+            _linear("mlp.down_proj", hidden, inner, cut="columns", bias=bias),
         )
     )
 
@@ -120,8 +126,10 @@ def _norm(name: str, hidden: int) -> tuple[TensorSpec, ...]:
 def _linear(
     name: str, rows: int, columns: int, *, cut: Cut = "whole", bias: bool = False
 ) -> tuple[TensorSpec, ...]:
+    """A bias is cut as the rows are that it is added to."""
     weight = TensorSpec(f"{name}.weight", (rows, columns), cut)
-    return (weight, TensorSpec(f"{name}.bias", (rows,))) if bias else (weight,)
+    bias_cut: Cut = "rows" if cut == "rows" else "whole"
+    return (weight, TensorSpec(f"{name}.bias", (rows,), bias_cut)) if bias else (weight,)
 
 
 def _with_prefix(prefix: str, *groups: tuple[TensorSpec, ...]) -> Iterator[TensorSpec]:

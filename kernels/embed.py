@@ -16,6 +16,7 @@ from plancc.kernels.rotary import fill_groups, fill_rows
 from plancc.kernels.tables import as_step, stage
 from plancc.kernels.team import share_of
 
+RESIDUAL, NORMED = 0, 1
 _ZERO = np.float32(0.0)
 _PIECE = 256
 
@@ -31,40 +32,46 @@ def _source(step: Any, row: Any) -> Any:
 
 @stage
 def enter_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """Rows into the residual, float32 [rows, hidden]; their cosines and sines."""
+    """Rows into the residual, float32 [rows, hidden], and their cosines and sines; or NORMED."""
     step = as_step(step_at)
     first, end = share_of(step.num_rows, part, parts)
+    base = step.normed if variant == NORMED else step.residual
     for row in range(first, end):
-        out = step.residual + 4 * row * step.hidden_size
+        out = base + 4 * row * step.hidden_size
         widen(step.widen, _source(step, row), step.code, step.hidden_size, out)
-    fill_rows(step, first, end)
+    if variant == RESIDUAL:
+        fill_rows(step, first, end)
 
 
 @stage
 def leave_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The residual's rows into hidden_out."""
+    """The residual's rows into hidden_out, or the normed ones into normed_out."""
     step = as_step(step_at)
     first, end = share_of(step.num_rows * step.hidden_size, part, parts)
-    narrow(step.narrow, step.residual + 4 * first, end - first,
-           step.hidden_out + first * size_of(step.code), step.code)  # fmt: skip
+    base = step.normed if variant == NORMED else step.residual
+    out = step.normed_out if variant == NORMED else step.hidden_out
+    narrow(step.narrow, base + 4 * first, end - first, out + first * size_of(step.code),
+           step.code)  # fmt: skip
 
 
 @kernel
-def _place(step: Any, row: Any) -> Any:
-    """Address of a row's first number in the residual's groups."""
+def _place(step: Any, base: Any, row: Any) -> Any:
+    """Address of a row's first number in groups of hidden_size."""
     group = row // GROUP_ROWS
-    return step.residual + 64 * group * step.hidden_size + 4 * (row - group * GROUP_ROWS)
+    return base + 64 * group * step.hidden_size + 4 * (row - group * GROUP_ROWS)
 
 
 @stage
 def enter_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """Rows into the residual, [groups, hidden, GROUP_ROWS], 0 beyond the last; cosines, sines."""
+    """As enter_rows, [groups, hidden, GROUP_ROWS], 0 beyond the last row."""
     step = as_step(step_at)
     first, end = share_of(step.num_groups, part, parts)
-    fill_groups(step, first, end)
+    base = step.normed if variant == NORMED else step.residual
+    if variant == RESIDUAL:
+        fill_groups(step, first, end)
     piece = scratch_f32(256)  # _PIECE
     for row in range(first * GROUP_ROWS, end * GROUP_ROWS):
-        out = _place(step, row)
+        out = _place(step, base, row)
         for i in range(0, step.hidden_size, _PIECE):
             count = min(_PIECE, step.hidden_size - i)
             if row < step.num_rows:
@@ -77,23 +84,25 @@ def enter_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: An
 
 @stage
 def leave_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The residual's groups into rows of hidden_out."""
+    """As leave_rows, from groups."""
     step = as_step(step_at)
     first, end = share_of(step.num_rows, part, parts)
+    base = step.normed if variant == NORMED else step.residual
+    rows_out = step.normed_out if variant == NORMED else step.hidden_out
     piece = scratch_f32(256)  # _PIECE
     for row in range(first, end):
-        x = _place(step, row)
+        x = _place(step, base, row)
         for i in range(0, step.hidden_size, _PIECE):
             count = min(_PIECE, step.hidden_size - i)
             for j in range(count):
                 store_f32(piece, j, load_f32(x, (i + j) * GROUP_ROWS))
-            out = step.hidden_out + (row * step.hidden_size + i) * size_of(step.code)
+            out = rows_out + (row * step.hidden_size + i) * size_of(step.code)
             narrow(step.narrow, piece, count, out, step.code)
 
 
 @kernel
 def take_last_row(step: Any, out: Any) -> None:
     """The last row of the residual's groups, float32 [hidden]."""
-    x = _place(step, step.num_rows - 1)
+    x = _place(step, step.residual, step.num_rows - 1)
     for i in range(step.hidden_size):
         store_f32(out, i, load_f32(x, i * GROUP_ROWS))

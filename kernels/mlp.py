@@ -13,7 +13,7 @@ import numpy as np
 
 from plancc.kernels.address import load_f32, load_i64, scratch_f32, store_f32
 from plancc.kernels.compile import kernel
-from plancc.kernels.formats import size_of
+from plancc.kernels.formats import load_as, size_of
 from plancc.kernels.functions import silu
 from plancc.kernels.linear import block_sums, write_column
 from plancc.kernels.panels import GROUP_ROWS, PANEL_ROWS
@@ -43,6 +43,9 @@ def gate_up_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: An
                 at = gate + j * stride
                 store_f32(gates, j, dot(step.dot, at, x, width, step.code))
                 store_f32(ups, j, dot(step.dot, at + inner * stride, x, width, step.code))
+            if layer.gate_up_bias != 0:
+                for j in range(count):
+                    _add_bias(step, layer, gates, ups, j, column + j)
             for j in range(count):
                 value = silu(load_f32(gates, j)) * load_f32(ups, j)
                 store_f32(step.activated, row * inner + column + j, value)
@@ -51,11 +54,21 @@ def gate_up_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: An
         round_to(step.round_to, place, end - first, step.code)
 
 
+@kernel
+def _add_bias(step: Any, layer: Any, gates: Any, ups: Any, at: Any, column: Any) -> None:
+    """To a number of gate and of up, each its own bias."""
+    gate = load_as(layer.gate_up_bias, column, step.code)
+    up = load_as(layer.gate_up_bias, layer.inner + column, step.code)
+    store_f32(gates, at, load_f32(gates, at) + gate)
+    store_f32(ups, at, load_f32(ups, at) + up)
+
+
 @stage
 def down_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """The sum over the rank's tiles, added to the residual [rows, hidden] and rounded once.
+    """The sum over the rank's tiles and the bias, added to the residual [rows, hidden] and rounded
+    once.
 
-    Where the layer has `partials` the roots go there instead: float32 [roots, rows, hidden].
+    Where the step has `partials` the roots go there instead, and nothing is added.
     """
     step, layer = as_step(step_at), as_layer(layer_at)
     height = step.hidden_size
@@ -70,8 +83,14 @@ def down_rows(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) 
             for tile in range(layer.num_tiles):
                 for j in range(_COLUMNS):
                     store_f32(stack, roots * _COLUMNS + j, load_f32(leaves, tile * _COLUMNS + j))
-                roots = _merge(stack, _COLUMNS, roots + 1, load_i64(layer.tile_merges, tile))
-            _finish_row(step, layer, row, column, count, stack, roots)
+                roots = merge(stack, _COLUMNS, roots + 1, load_i64(layer.tile_merges, tile))
+            if step.partials == 0:
+                add_to_row(step, layer.down_bias, row, column, count, stack)
+                continue
+            for root in range(roots):
+                out = step.partials + 4 * ((row * roots + root) * height + column)
+                for j in range(count):
+                    store_f32(out, j, load_f32(stack, root * _COLUMNS + j))
 
 
 @kernel
@@ -85,7 +104,7 @@ def _tile_dots(step: Any, layer: Any, row: Any, column: Any, count: Any, leaves:
 
 
 @kernel
-def _merge(stack: Any, width: Any, depth: Any, times: Any) -> Any:
+def merge(stack: Any, width: Any, depth: Any, times: Any) -> Any:
     """Add the topmost of `depth` rows to the one below it, `times` times; the new depth."""
     for _ in range(times):
         depth -= 1
@@ -97,21 +116,16 @@ def _merge(stack: Any, width: Any, depth: Any, times: Any) -> Any:
 
 
 @kernel
-def _finish_row(
-    step: Any, layer: Any, row: Any, column: Any, count: Any, stack: Any, roots: Any
-) -> None:
-    size = step.hidden_size
-    at = row * size + column
-    if layer.partials == 0:
-        for j in range(count):
-            before = load_f32(step.residual, at + j)
-            store_f32(step.residual, at + j, before + load_f32(stack, j))
-        round_to(step.round_to, step.residual + 4 * at, count, step.code)
-        return
-    for root in range(roots):
-        for j in range(count):
-            value = load_f32(stack, root * _COLUMNS + j)
-            store_f32(layer.partials, root * step.num_rows * size + at + j, value)
+def add_to_row(step: Any, bias: Any, row: Any, column: Any, count: Any, sums: Any) -> None:
+    """residual + (sum + bias), `count` columns of a row, rounded once."""
+    at = row * step.hidden_size + column
+    for j in range(count):
+        value = load_f32(sums, j)
+        if bias != 0:
+            value += load_as(bias, column + j, step.code)
+        before = load_f32(step.residual, at + j)
+        store_f32(step.residual, at + j, before + value)
+    round_to(step.round_to, step.residual + 4 * at, count, step.code)
 
 
 @stage
@@ -128,6 +142,9 @@ def gate_up_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: 
             block_sums(step.block_sums, step_at, layer.gate_up, width, half * inner + column, count,
                        0, width, step.normed, ups if half else gates)  # fmt: skip
         for row in range(count):
+            if layer.gate_up_bias != 0:
+                for lane in range(step.num_groups * GROUP_ROWS):
+                    _add_bias(step, layer, gates, ups, row * BLOCK_ROWS + lane, column + row)
             for group in range(step.num_groups):
                 out = step.activated + 64 * (group * inner + column + row)
                 at = row * BLOCK_ROWS + group * GROUP_ROWS
@@ -139,8 +156,7 @@ def gate_up_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: 
 
 @stage
 def down_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any) -> None:
-    """As down_rows, for groups: the residual is [groups, hidden, GROUP_ROWS], the roots
-    [roots, groups, hidden, GROUP_ROWS]."""
+    """As down_rows, for a residual of groups [groups, hidden, GROUP_ROWS]; the roots are rows."""
     step, layer = as_step(step_at), as_layer(layer_at)
     height = step.hidden_size
     first, end = share_of((height + PANEL_ROWS - 1) // PANEL_ROWS, part, parts)
@@ -153,21 +169,23 @@ def down_groups(part: Any, parts: Any, step_at: Any, layer_at: Any, variant: Any
             k, end_k = load_i64(layer.tile_bounds, tile), load_i64(layer.tile_bounds, tile + 1)
             block_sums(step.block_sums, step_at, layer.down, layer.inner, column, count, k, end_k,
                        step.activated, stack + 4 * roots * _PANEL_SIZE)  # fmt: skip
-            roots = _merge(stack, _PANEL_SIZE, roots + 1, load_i64(layer.tile_merges, tile))
+            roots = merge(stack, _PANEL_SIZE, roots + 1, load_i64(layer.tile_merges, tile))
+        if step.partials != 0:
+            _write_roots(step, stack, roots, column, count)
+            continue
         for row in range(count):
+            shift = _ZERO
+            if layer.down_bias != 0:
+                shift = load_as(layer.down_bias, column + row, step.code)
             sums = stack + 4 * row * BLOCK_ROWS
-            if layer.partials == 0:
-                write_column(step, sums, _ZERO, step.residual, height, column + row, True)
-            else:
-                _write_roots(step, layer, sums, roots, column + row)
+            write_column(step, sums, shift, step.residual, height, column + row, True)
 
 
 @kernel
-def _write_roots(step: Any, layer: Any, sums: Any, roots: Any, column: Any) -> None:
-    num_groups = step.num_groups
-    for root in range(roots):
-        for group in range(num_groups):
-            place = (root * num_groups + group) * step.hidden_size + column
-            for lane in range(GROUP_ROWS):
-                value = load_f32(sums, root * _PANEL_SIZE + group * GROUP_ROWS + lane)
-                store_f32(layer.partials, place * GROUP_ROWS + lane, value)
+def _write_roots(step: Any, stack: Any, roots: Any, column: Any, count: Any) -> None:
+    """`count` columns of every root [PANEL_ROWS, BLOCK_ROWS] into the partial rows."""
+    for row in range(step.num_rows):
+        for root in range(roots):
+            out = step.partials + 4 * ((row * roots + root) * step.hidden_size + column)
+            for j in range(count):
+                store_f32(out, j, load_f32(stack, root * _PANEL_SIZE + j * BLOCK_ROWS + row))

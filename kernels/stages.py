@@ -12,11 +12,19 @@ from plancc.kernels.address import by_address, ints, load_i64
 from plancc.kernels.attention_groups import append_groups, attend_block_function, attend_groups
 from plancc.kernels.attention_rows import append_rows, attend_rows
 from plancc.kernels.compile import Compiled, Function, compile_entry, kernel
-from plancc.kernels.embed import enter_groups, enter_rows, leave_groups, leave_rows
+from plancc.kernels.embed import (
+    NORMED,
+    RESIDUAL,
+    enter_groups,
+    enter_rows,
+    leave_groups,
+    leave_rows,
+)
 from plancc.kernels.linear import HEAD, OUTPUT, QKV, block_sums_function, linear_groups, linear_rows
 from plancc.kernels.mlp import down_groups, down_rows, gate_up_groups, gate_up_rows
 from plancc.kernels.norm import FINAL, INPUT, LAST_ROW, MLP, norm_groups, norm_rows
 from plancc.kernels.primitives import PRIMITIVES
+from plancc.kernels.roots import sum_groups, sum_rows
 from plancc.kernels.tables import LAYER, as_step
 from plancc.kernels.team import job_of, join, leave, leave_stage, part_done, parts_of, take_part
 
@@ -30,7 +38,9 @@ Stages = tuple[tuple[Function, int, int], ...]
 
 _FEW = 4  # short, or made of a few rows: more parts would only be counted
 
-ROWS_ENTER: Stages = ((enter_rows, 0, _FEW),)
+ROWS_ENTER: Stages = ((enter_rows, RESIDUAL, _FEW),)
+ROWS_ENTER_NORMED: Stages = ((enter_rows, NORMED, _FEW),)
+ROWS_SUM: Stages = ((sum_rows, 0, 0),)
 ROWS_LAYER: Stages = (
     (norm_rows, INPUT, _FEW),
     (linear_rows, QKV, 0),
@@ -41,10 +51,14 @@ ROWS_LAYER: Stages = (
     (gate_up_rows, 0, 0),
     (down_rows, 0, 0),
 )
-ROWS_LEAVE: Stages = ((leave_rows, 0, _FEW),)
+ROWS_MIXER, ROWS_MLP = ROWS_LAYER[:-2], ROWS_LAYER[-2:]
+ROWS_LEAVE: Stages = ((leave_rows, RESIDUAL, _FEW),)
+ROWS_LEAVE_NORMED: Stages = ((leave_rows, NORMED, _FEW),)
 ROWS_HEAD: Stages = ((norm_rows, FINAL, _FEW), (linear_rows, HEAD, 0))
 
-GROUPS_ENTER: Stages = ((enter_groups, 0, _FEW),)
+GROUPS_ENTER: Stages = ((enter_groups, RESIDUAL, _FEW),)
+GROUPS_ENTER_NORMED: Stages = ((enter_groups, NORMED, _FEW),)
+GROUPS_SUM: Stages = ((sum_groups, 0, 0),)
 GROUPS_LAYER: Stages = (
     (norm_groups, INPUT, _FEW),
     (linear_groups, QKV, 0),
@@ -55,7 +69,9 @@ GROUPS_LAYER: Stages = (
     (gate_up_groups, 0, 0),
     (down_groups, 0, 0),
 )
-GROUPS_LEAVE: Stages = ((leave_groups, 0, _FEW),)
+GROUPS_MIXER, GROUPS_MLP = GROUPS_LAYER[:-2], GROUPS_LAYER[-2:]
+GROUPS_LEAVE: Stages = ((leave_groups, RESIDUAL, _FEW),)
+GROUPS_LEAVE_NORMED: Stages = ((leave_groups, NORMED, _FEW),)
 GROUPS_HEAD: Stages = ((norm_rows, LAST_ROW, 1), (linear_rows, HEAD, 0))
 
 _LAYER_BYTES = LAYER.itemsize
@@ -71,8 +87,9 @@ def stage_array(stages: Stages) -> np.ndarray[Any, np.dtype[np.int64]]:
 def max_stages(num_layers: int) -> int:
     """The most stages that a segment of so many layers has."""
     per_layer = max(len(ROWS_LAYER), len(GROUPS_LAYER))
-    ends = max(len(ROWS_ENTER) + len(ROWS_HEAD), len(GROUPS_ENTER) + len(GROUPS_HEAD))
-    return ends + num_layers * per_layer
+    before = len(ROWS_ENTER) + len(ROWS_SUM)
+    after = max(len(ROWS_HEAD), len(GROUPS_HEAD), len(ROWS_LEAVE) + len(ROWS_LEAVE_NORMED))
+    return before + after + num_layers * per_layer
 
 
 @kernel

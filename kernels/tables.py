@@ -27,14 +27,13 @@ LAYER = np.dtype(
     _fields("input_norm qkv qkv_bias output output_bias mlp_norm gate_up down")
     + _fields("keys values pages pages_per_slot capacity window")
     + _fields("num_heads num_kv_heads head_dim qkv_width rope rotary_dim")
-    + _fields("inner tile_bounds tile_merges num_tiles partials")
+    + _fields("inner tile_bounds tile_merges num_tiles gate_up_bias down_bias")
 )
 """pages: int64 [slots, pages_per_slot], a page id each. window: 0 for none. rope: which table.
 
 capacity: tokens a slot keeps; position p lies in row p % capacity of them.
 inner: columns of this rank's tiles; tile_bounds: int64 [num_tiles + 1], from 0 to inner;
-tile_merges: int64 [num_tiles], how often to add the two last partials once a tile's is there;
-partials: where the roots go when the rank does not hold all tiles.
+tile_merges: int64 [num_tiles], how often to add the two last partials once a tile's is there.
 """
 
 STEP = np.dtype(
@@ -42,7 +41,8 @@ STEP = np.dtype(
     + _fields("add_rows exp_minus product block_sums attend_block")
     + _fields("before num_before each_layer num_each_layer after num_after")
     + _fields("num_rows num_groups hidden_size code kv_code page_tokens first_layer end_layer")
-    + _fields("hidden_in hidden_out token_ids positions slots")
+    + _fields("hidden_in hidden_out normed_out token_ids positions slots")
+    + _fields("partials roots num_roots root_merges sum_bias")
     + _fields("embedding final_norm head vocab_size logits num_logits")
     + _fields("residual normed qkv attended activated")
     + _fields("inv_freq num_ropes rope_width rope_table")
@@ -52,6 +52,10 @@ STEP = np.dtype(
 makes them. `before` and `after` run once, `each_layer` for layers [first, end).
 
 hidden_in, hidden_out: rows in the model's format; embedding: 0 where rows come in instead.
+partials: where the roots of this rank's tiles go, float32 [rows, roots, hidden]; 0 where it holds
+all tiles and adds them itself. roots: int64 [num_roots, 2], for each root of all ranks, in tile
+order, the address of its first row and the bytes from row to row; root_merges: as tile_merges, for
+these; sum_bias: what is added once to their sum.
 num_groups: those that the rows fill, in a prompt step. positions: int64, one a row (decode) or the
 first row's (prompt); slots likewise.
 residual, normed, qkv, attended, activated: scratch, float32 rows (decode) or groups (prompt).

@@ -1,9 +1,11 @@
 """What the executor needs of a kind of device. One module here implements it for each kind."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 
+from plancc.executor.group import Group
 from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
@@ -39,7 +41,24 @@ class RankModel(Protocol):
         ones a window keeps), in position order: independent of pages."""
 
     def allocated_bytes(self) -> dict[str, int]:
-        """Bytes held, by ledger column: weights, kv, blocks, workspace."""
+        """Bytes held, by ledger column: weights, kv, blocks, workspace; and hop_buffers for what
+        the rank of a group exchanges."""
+
+
+class GroupModel(RankModel, Protocol):
+    """A rank of a TP group. Its `run` differs so:
+
+    A segment with a layer ends with that layer's partial rows: float32 [rows, roots, hidden_size],
+    one for each maximal subtree of the rank's tiles, in tile order. They stay as they are until
+    the second segment after that ends so. With part `mixer` it ends with the layer's normed rows
+    [rows, hidden_size] instead, and part `mlp` begins with such rows.
+    """
+
+    def take(self, layer: int, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Every rank's partial rows, in rank order, for the next `run` to add to the residual.
+
+        They are read then, in the order of the tile tree. Returns the rows to give to that run.
+        """
 
 
 class Backend(Protocol):
@@ -52,5 +71,9 @@ class Backend(Protocol):
         blocks: tuple[str, ...],
         tiles: tuple[int, int],
         threads: int,
+        group: Group | None = None,
     ) -> RankModel:
-        """Allocate a rank of the plan on this backend's device."""
+        """Allocate a rank of the plan on this backend's device; a GroupModel where it has a group.
+
+        `group` is not passed for a rank that is a stage by itself.
+        """

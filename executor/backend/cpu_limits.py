@@ -7,22 +7,20 @@ from plancc.ir.tiles import Span
 from plancc.kernels.tables import MAX_HEAD_DIM, MAX_QUERIES_PER_KV_HEAD
 
 
-def check_runnable(model: ModelShape, layers: Span, tiles: Span) -> None:
+def check_runnable(model: ModelShape, layers: Span) -> None:
     """Raise BadInput naming every field of the rank's layers that no kernel here serves."""
     if model.geometry is None:
         raise BadInput(f"{model.name}: running needs geometry in the manifest, found none")
     problems = [
         f"layer {index}: {problem}"
         for index in range(*layers)
-        for problem in _problems(model, model.layers[index], tiles)
+        for problem in _problems(model, model.layers[index])
     ]
-    if model.geometry.mlp_bias:
-        problems.append("geometry.mlp_bias: expected false, found true")
     if problems:
         raise BadInput("\n".join((f"{model.name} cannot run on a cpu device:", *problems)))
 
 
-def _problems(model: ModelShape, layer: Layer, tiles: Span) -> list[str]:
+def _problems(model: ModelShape, layer: Layer) -> list[str]:
     mixer, mlp, found = layer.mixer, layer.mlp, []
     heads, kv_heads, size = mixer.num_heads, mixer.num_kv_heads, mixer.head_dim
     if mixer.kind != "attention" or layer.kv_from is not None:
@@ -41,9 +39,6 @@ def _problems(model: ModelShape, layer: Layer, tiles: Span) -> list[str]:
         found.append("needs a dense MLP with its intermediate_size")
     elif mlp.kind != "swiglu" or mlp.fused is not None:
         found.append(f"mlp: expected swiglu with gate and up apart, found {mlp.kind}")
-    elif tiles != (0, mlp.num_tiles):
-        found.append(f"tiles {tiles}: a share of an MLP cannot run yet, expected all "
-                     f"{mlp.num_tiles}")  # fmt: skip
     return found + _rope_problems(model, layer)
 
 

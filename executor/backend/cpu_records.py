@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from plancc.executor.backend.cpu_cache import CpuCache
+from plancc.executor.backend.cpu_cache import CpuCache, LayerCache
 from plancc.executor.backend.cpu_weights import CpuWeights
 from plancc.executor.rope import rope_table
 from plancc.ir.layers import DenseMlp, Layer
@@ -38,18 +38,23 @@ class Records:
         return int(array.ctypes.data)
 
     def fill_layers(self, weights: CpuWeights, cache: CpuCache) -> None:
-        """Enter what never changes: weights, planes, geometry, tiles."""
+        """Enter what never changes: weights, planes, geometry, tiles. A layer that the cache does
+        not know has no mixer here."""
         for at, record in enumerate(self.layers):
             index = self._first + at
-            layer, kept = self._model.layers[index], cache.layers[index]
             for name in ("input_norm", "qkv", "qkv_bias", "output", "output_bias", "mlp_norm",
-                         "gate_up", "down"):  # fmt: skip
+                         "gate_up", "gate_up_bias", "down", "down_bias"):  # fmt: skip
                 record[name] = weights.address(f"{index}.{name}")
-            record["keys"], record["values"] = kept.keys.data_ptr(), kept.values.data_ptr()
-            record["pages"], record["pages_per_slot"] = self.keep(kept.pages), kept.pages.shape[1]
-            record["capacity"], record["window"] = kept.capacity, kept.window or 0
-            self._fill_geometry(record, layer)
+            layer, kept = self._model.layers[index], cache.layers.get(index)
+            if kept is not None:
+                self._fill_cache(record, kept)
+                self._fill_geometry(record, layer)
             self._fill_tiles(record, layer)
+
+    def _fill_cache(self, record: Any, kept: LayerCache) -> None:
+        record["keys"], record["values"] = kept.keys.data_ptr(), kept.values.data_ptr()
+        record["pages"], record["pages_per_slot"] = self.keep(kept.pages), kept.pages.shape[1]
+        record["capacity"], record["window"] = kept.capacity, kept.window or 0
 
     def _fill_geometry(self, record: Any, layer: Layer) -> None:
         for field in ("num_heads", "num_kv_heads", "head_dim"):

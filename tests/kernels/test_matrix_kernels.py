@@ -21,6 +21,7 @@ from plancc.kernels import reference
 from plancc.kernels.linear import HEAD, OUTPUT, QKV, linear_groups, linear_rows
 from plancc.kernels.mlp import down_groups, down_rows, gate_up_groups, gate_up_rows
 from plancc.kernels.norm import FINAL, LAST_ROW, norm_groups, norm_rows
+from plancc.kernels.roots import sum_groups, sum_rows
 
 # One rounding to the format: half a unit in the last place. The float32 sums before it add at most
 # one unit now and then, which moves a result to the next number of the format.
@@ -167,13 +168,11 @@ def _roots(
     own = x[:, bounds[share[0]] : bounds[share[1]]].contiguous()
     activated = to_groups(own) if is_group else own
     count = len(subtree_roots(tiles, share))
-    shape = (count, -(-rows // 16), hidden, 16) if is_group else (count, rows, hidden)
-    partials = torch.full(shape, torch.nan)
-    layer["partials"] = partials.data_ptr()
-    step = empty_step(num_rows=rows, hidden_size=hidden, activated=activated)
+    partials = torch.full((rows, count, hidden), torch.nan)
+    step = empty_step(num_rows=rows, hidden_size=hidden, activated=activated, partials=partials)
     run_stage(down_groups if is_group else down_rows, step, layer, threads=2)
     assert kept
-    return torch.stack([from_groups(root, rows) for root in partials]) if is_group else partials
+    return partials.transpose(0, 1).contiguous()
 
 
 @pytest.mark.parametrize("is_group", [False, True])
@@ -197,6 +196,48 @@ def test_shares_yield_roots_that_add_to_the_bits_of_the_whole(
         if (first, end) not in roots and (first, middle) in roots and (middle, end) in roots:
             roots[(first, end)] = roots[(first, middle)] + roots[(middle, end)]
     assert torch.equal(roots[(0, tiles)], _roots(x, down, tiles, (0, tiles), is_group)[0])
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("is_group", [False, True])
+@pytest.mark.parametrize("borders", [(0, 8, 16), (0, 5, 9, 16), (0, 1, 4, 11, 16)])
+def test_a_rank_adds_the_roots_of_all_to_the_bits_of_one_device(
+    borders: tuple[int, ...], is_group: bool, dtype: str
+) -> None:
+    """With a large bias, which must be in the sum once, and rows that fill no whole group."""
+    tiles, rows, hidden, inner = 16, 19, 150, 160
+    x, down = _rows(1, rows, inner), _rows(2, hidden, inner)
+    residual, bias = _rows(3, rows, hidden, dtype=dtype), _stored(_rows(4, 1, hidden) * 500, dtype)
+    shape = to_groups if is_group else torch.clone
+    layer, kept = _mlp_layer(torch.zeros(2, inner), _stored(down, dtype), inner, tiles, (0, tiles))
+    layer["down_bias"] = bias.data_ptr()
+    whole, activated = shape(residual), shape(x)
+    step = empty_step(num_rows=rows, hidden_size=hidden, activated=activated, residual=whole,
+                      code=CODES[dtype])  # fmt: skip
+    run_stage(down_groups if is_group else down_rows, step, layer, threads=2)
+    parts, table, merges = [], [], []
+    for share in pairwise(borders):
+        own, more = _mlp_layer(torch.zeros(2, inner), _stored(down, dtype), inner, tiles, share)
+        bounds, spans = tile_bounds(inner, 1, tiles), subtree_roots(tiles, share)
+        mine = shape(x[:, bounds[share[0]] : bounds[share[1]]].contiguous())
+        parts.append(torch.full((rows, len(spans), hidden), torch.nan))
+        step = empty_step(num_rows=rows, hidden_size=hidden, activated=mine,
+                          code=CODES[dtype], partials=parts[-1])  # fmt: skip
+        run_stage(down_groups if is_group else down_rows, step, own, threads=3)
+        for at, (first, end) in enumerate(spans):
+            stride = len(spans) * hidden * 4
+            table.append((parts[-1].data_ptr() + at * hidden * 4, stride))
+            merges.append(sum(b == end and a < first for a, b in tree_nodes(0, tiles)))
+        assert more
+    found = shape(residual)
+    roots, counts = np.array(table, np.int64), np.array(merges, np.int64)
+    step = empty_step(num_rows=rows, hidden_size=hidden, residual=found, code=CODES[dtype],
+                      roots=roots, num_roots=len(table), root_merges=counts,
+                      sum_bias=bias)  # fmt: skip
+    run_stage(sum_groups if is_group else sum_rows, step, threads=2)
+    back = from_groups if is_group else lambda rows_, _: rows_
+    assert torch.equal(back(found, rows), back(whole, rows))
+    assert kept
 
 
 @pytest.mark.parametrize("is_group", [False, True])
