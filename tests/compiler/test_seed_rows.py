@@ -50,6 +50,16 @@ def test_calibration_refuses_a_row_that_is_to_be_predicted() -> None:
         plancc_seed_calibrate.rate_of_3090([row])
 
 
+@pytest.mark.parametrize("gb_s", [100.0, 389.0, 761.6, 4571.0])
+def test_calibration_finds_the_rate_that_made_the_tokens(gb_s: float) -> None:
+    model, topology = systems()["ninfer-27b-2xa4000"].model, machine("2xa4000")
+    stages = pipeline(model, {"gpu0": 20, "gpu1": 44}, head="first")
+    fast = plancc_seed_calibrate.at_rate(topology, gb_s)
+    tok_s = 1e9 / step_ns(model, fast, stages)
+    found = plancc_seed_calibrate.read_rate(model, topology, stages, tok_s)
+    assert found == pytest.approx(gb_s, rel=1e-4)  # terms are whole ns
+
+
 def test_a_calibrated_machine_makes_the_tokens_that_were_given() -> None:
     model = systems()["ninfer-27b-2x3090"].model
     one = pipeline(model, {"gpu0": 64}, head="last")
