@@ -9,11 +9,10 @@ from rich.text import Text
 
 from plancc.compiler.explain import Explanation
 from plancc.compiler.pins import is_pin_row
-from plancc.compiler.render_show import lost_words, plain_table, section_title
+from plancc.compiler.render_show import delta_words, lost_words, plain_table, section_title
 from plancc.compiler.render_timeline import timeline
 from plancc.compiler.summary import layer_range
 from plancc.ir.plan import Alternative, Plan
-from plancc.ir.units import format_ns
 
 
 def show_explanation(plan: Plan, answer: Explanation, console: Console) -> None:
@@ -96,9 +95,7 @@ def _against(plan: Plan, item: Alternative) -> str:
         chosen = plan.predicted.decode.step_ns
     if item.value is None or not chosen:
         return ""
-    delta = item.value - chosen
-    sign = "-" if delta < 0 else "+"
-    return f"{sign}{format_ns(abs(delta))} ({100 * delta / chosen:+.1f} %)"
+    return delta_words(item.value - chosen, chosen)
 
 
 def explanation_html(plan: Plan, answer: Explanation, width: int = 120) -> str:

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from plancc.compiler.explain_moves import Move
 from plancc.compiler.explain_sensitivity import SLOWEST, Effect, Sensitivity, Threshold
-from plancc.compiler.render_show import plain_table, section_title
-from plancc.ir.units import format_bytes, format_ns
+from plancc.compiler.render_show import delta_words, plain_table, section_title
+from plancc.ir.units import format_bytes
 
 KEEPS = "same plan"
 WIDE = 100
@@ -38,7 +38,7 @@ def _moves(answer: Sensitivity) -> Table:
     table.add_column("costs", justify="right", no_wrap=True)
     table.add_column("or", overflow="fold")
     for move in answer.moves:
-        cost = "" if move.delta_ns is None else _delta(move.delta_ns, answer.value)
+        cost = "" if move.delta_ns is None else delta_words(move.delta_ns, answer.value)
         table.add_row(move.words, cost, _failure(move))
     return table
 
@@ -81,7 +81,7 @@ def _kept(effect: Effect, base: int, is_narrow: bool) -> str:
     if effect.kept_value is None:
         assert effect.short_bytes is not None
         return f"{effect.device} {format_bytes(effect.short_bytes)} short"
-    return _delta(effect.kept_value - base, base, is_narrow)
+    return delta_words(effect.kept_value - base, base, is_narrow)
 
 
 def _best(effect: Effect, base: int, is_narrow: bool) -> str:
@@ -89,21 +89,13 @@ def _best(effect: Effect, base: int, is_narrow: bool) -> str:
         return "nothing fits"
     if effect.context is not None:
         return f"{effect.context} tokens"
-    return _delta(effect.value - base, base, is_narrow)
+    return delta_words(effect.value - base, base, is_narrow)
 
 
 def _flip(effect: Effect) -> Text:
     if effect.value is None:
         return Text("no plan", "red")
     return Text(effect.flips_to, "bold") if effect.flips_to else Text(KEEPS, "dim")
-
-
-def _delta(delta: int, base: int, is_narrow: bool = False) -> str:
-    """'+0.41 ms (+2.3 %)', or the share alone; '0' for no difference at all."""
-    if delta == 0:
-        return "0"
-    sign, share = "+" if delta > 0 else "-", f"{100 * delta / max(1, base):+.1f} %"
-    return share if is_narrow else f"{sign}{format_ns(abs(delta))} ({share})"
 
 
 def _threshold(found: Threshold) -> str:

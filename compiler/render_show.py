@@ -194,3 +194,14 @@ def lost_words(plan: Plan, item: Alternative) -> str:
     elif item.value is not None:
         words += f": {format_ns(item.value)}"  # at the largest context as well
     return f"{words}; {item.note}" if item.note else words
+
+
+def delta_words(delta: int, base: int, is_narrow: bool = False) -> str:
+    """'+0.41 ms (+2.3 %)'; narrow, the share alone where it is large enough to be one."""
+    if delta == 0:
+        return "0"
+    time = f"{'+' if delta > 0 else '-'}{format_ns(abs(delta))}"
+    share = f"{100 * delta / max(1, base):+.1f} %"
+    if abs(delta) < 0.0005 * base:
+        return time if is_narrow else f"{time} (< 0.1 %)"
+    return share if is_narrow else f"{time} ({share})"

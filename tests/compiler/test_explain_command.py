@@ -130,18 +130,28 @@ def test_compile_says_what_pins_cost_on_stderr(
     assert "pins:" not in capsys.readouterr().err
 
 
-def fixed(plan: Plan) -> Plan:
+def fixed(plan: Plan, *rows: dict[str, object]) -> Plan:
     """What depends on versions and on the shapes that a version lists, held still."""
     data = plan.data()
     data["provenance"]["solver"] |= {"name": "solver", "version": "0", "space": "all shapes"}
     data["digest"] = "0123456789abcdef"
-    data["alternatives"] = [
-        {"shape": "one device", "verdict": "slower", "value": 1_200_000, "device": "d2"},
-        {"shape": "pipeline of 3 stages", "verdict": "within margin", "value": 335_000},
-        {"shape": "without --tp, --head", "verdict": "not allowed", "value": 290_000,
-         "note": "d0+d1 0..5"},
-    ]  # fmt: skip
+    data["alternatives"] = list(rows)
     return Plan.model_validate(data)
+
+
+TINY_ROWS = (
+    {"shape": "one device", "verdict": "slower", "value": 1_200_000, "device": "d2"},
+    {"shape": "pipeline of 3 stages", "verdict": "within margin", "value": 335_000},
+    {"shape": "without --tp, --head", "verdict": "not allowed", "value": 290_000,
+     "note": "d0+d1 0..5"},
+)  # fmt: skip
+MIXED_ROWS = (
+    {"shape": "one device", "verdict": "does not fit", "short_bytes": 59474534605,
+     "device": "a100"},
+    {"shape": "pipeline of 3 stages", "verdict": "slower", "value": 100_002_557},
+    {"shape": "pipeline of 5 stages", "verdict": "within margin", "value": 95_725_041},
+    {"shape": "without --devices, --tp", "verdict": "chosen", "value": 95_538_583},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -150,9 +160,10 @@ def test_the_screen_with_sensitivity_is_as_reviewed(
 ) -> None:
     plan = tiny_plan(**FLAGS)
     found = sensitivity(plan, three_devices(), quick=False)
-    answer = replace(explain(fixed(plan)), sensitivity=found)
+    still = fixed(plan, *TINY_ROWS)
+    answer = replace(explain(still), sensitivity=found)
     stream = io.StringIO()
-    show_explanation(fixed(plan), answer, Console(file=stream, width=width, highlight=False))
+    show_explanation(still, answer, Console(file=stream, width=width, highlight=False))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())
     golden(f"explain_tiny_{width}.txt", "\n".join(lines) + "\n")
 
@@ -168,7 +179,7 @@ def test_the_screen_of_a_large_plan_is_as_reviewed(
     manifest = read_manifest(ROOT / "plans/models/llama-3.3-70b.yaml")
     topology = read_topology(ROOT / "plans/topologies/mixed-8.yaml")
     devices = ("r3090", "r4090", "r5090", "a100")
-    plan = fixed(compile(manifest, topology, Ask(tp="off", devices=devices)))
+    plan = fixed(compile(manifest, topology, Ask(tp="off", devices=devices)), *MIXED_ROWS)
     answer = replace(explain(plan), sensitivity=sensitivity(plan, topology, quick=True))
     stream = io.StringIO()
     show_explanation(plan, answer, Console(file=stream, width=width, highlight=False))
