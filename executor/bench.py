@@ -91,7 +91,7 @@ def _hops_out_of(rank: int, hops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the prediction of a stage's hop is about: its rows to the next, or the token back."""
     mine = [hop for hop in hops if hop["from"] == rank]
     rows = [hop for hop in mine if hop["payload"] == "hidden"]
-    return rows or [hop for hop in mine if hop["to"] == 0]
+    return rows or [hop for hop in mine if hop["to"] == 0 and hop["payload"] == "step"]
 
 
 def _memory_table(report: dict[str, Any]) -> Table:

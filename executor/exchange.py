@@ -60,6 +60,11 @@ class Exchanger:
         self._unsent: list[int] | None = None
         self._taken = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether rows have begun to leave."""
+        return self._unsent is not None
+
     def expect(self, num_rows: int) -> None:
         """The next rows will be so many; called before they are computed here."""
         for inlet in self.inlets.values():

@@ -16,6 +16,7 @@ import torch
 from plancc.executor.backend.api import GroupModel, RankModel
 from plancc.executor.exchange import Exchanger
 from plancc.executor.links import Inlet, LocalLink, Outlet
+from plancc.executor.program_points import first_recvs, runs_before_exchange
 from plancc.executor.pulse import Pulse
 from plancc.executor.request import RankReport
 from plancc.executor.seats import Seat
@@ -124,11 +125,11 @@ class Rank:
 
     @cached_property
     def _first_recv(self) -> dict[int, int]:
-        """Where the program first receives from each link: rows of a later step on a link that is
-        received from more than once must wait until this step is past its last."""
-        places = enumerate(self.seat.program.instructions)
-        recvs = [(item.link, at) for at, item in places if isinstance(item, Recv)]
-        return dict(reversed(recvs))
+        return first_recvs(self.seat.program)
+
+    @cached_property
+    def _before_exchange(self) -> frozenset[int]:
+        return runs_before_exchange(self.seat.program)
 
     def _begin(self, step: Step) -> None:
         """A prompt that starts at position 0 is a new tenant of its slot."""
@@ -196,10 +197,9 @@ class Rank:
     def _run(self, flight: _Flight, item: Run) -> None:
         assert flight.step is not None
         start = time.monotonic_ns()
-        exchanger, instructions = self.exchanger, self.seat.program.instructions
-        if exchanger and flight.at + 1 < len(instructions):
-            if isinstance(instructions[flight.at + 1], Exchange):
-                exchanger.expect(flight.step.num_rows)
+        exchanger = self.exchanger
+        if exchanger and flight.at in self._before_exchange:
+            exchanger.expect(flight.step.num_rows)
         flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
         if exchanger:
             exchanger.release()
@@ -209,10 +209,16 @@ class Rank:
         exchanger = self.exchanger
         assert exchanger is not None
         assert flight.rows is not None
+        if flight.is_decode and not exchanger.is_open:
+            for link in exchanger.outlets:
+                self._mark(self._sent, link)
         is_done, late = exchanger.go_on(flight.rows)
         if not is_done:
             self.waits_for = self.waits_for or late
             return False
+        if flight.is_decode:
+            for link in exchanger.inlets:
+                self._mark(self._received, link)
         parts = exchanger.parts(flight.rows)
         flight.rows = None
         if exchanger.group.holds_rows:

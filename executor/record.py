@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.executor.request import Outcome, RankReport, Sampled
-from plancc.ir.errors import BadInput
+from plancc.ir.errors import BadInput, RunFailed
 from plancc.ir.plan import Plan
 
 RECORD_FORMAT = "plancc.record/1"
@@ -46,10 +46,22 @@ def record_rows(
             "token": row.token,
             "logits_sha256": row.logits_sha256,
         }
-    kv = {layer: text for report in reports.values() for layer, text in report.kv_sha256.items()}
+    kv = kv_of_layers(reports)
     for layer in sorted(kv):
         yield {"layer": layer, "tokens": outcome.num_tokens, "kv_sha256": kv[layer]}
     yield {"finish": outcome.finish}
+
+
+def kv_of_layers(reports: Mapping[int, RankReport]) -> dict[int, str]:
+    """Digest of each layer's KV. Raises RunFailed where replicas of a layer differ."""
+    found: dict[int, tuple[int, str]] = {}
+    for rank, report in sorted(reports.items()):
+        for layer, text in report.kv_sha256.items():
+            first, other = found.setdefault(layer, (rank, text))
+            if text != other:
+                raise RunFailed(f"layer {layer}: ranks {first} and {rank} of a group must keep the "
+                                f"same KV, found {other[:16]} and {text[:16]}")  # fmt: skip
+    return {layer: text for layer, (_, text) in found.items()}
 
 
 def refuse_unwritable(path: Path) -> None:

@@ -89,7 +89,7 @@ def timing_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"(predicted {decode['predicted_ms']:.2f} ms at the full context)"
         )
     for hop in report["hops"]:
-        what = "rows" if hop["payload"] == "hidden" else "step"
+        what = {"hidden": "rows", "partial": "partial rows"}.get(hop["payload"], "step")
         yield (
             f"hop     {what} from rank {hop['from']} to {hop['to']}: median "
             f"{hop['median_us']:.0f} us of {hop['count']}"
