@@ -21,7 +21,10 @@ def lineups(model: ModelShape, topology: Topology, ask: Ask) -> Iterator[tuple[G
     where no block lies on it (`is_led_by_name`).
     """
     names = ask.devices or tuple(sorted(device.name for device in topology.devices))
-    names = tuple(name for name in names if model.dtype in _dtypes(topology, name))
+    able = tuple(name for name in names if model.dtype in _dtypes(topology, name))
+    if ask.devices and able != names:  # refused: what was named cannot run this model
+        return
+    names = able
     most = ask.max_devices or len(names)
     if len(set(names)) < len(names):  # seats: all of them, one a stage
         if len(set(names)) <= most:

@@ -35,6 +35,10 @@ def random_group_question(seed: int, objective: str = "latency", **flags: Any) -
     }
     if model.block("head") is not None:
         asked["head"] = rng.choice(["auto", "auto", "last", "first"])
+    if model.block("aux") is not None and rng.random() < 0.15:
+        asked["without"] = ("aux",)
+    if model.geometry is not None:
+        asked["kv_dtype"] = rng.choice([None, None, "float32"])
     _ask_for_devices(rng, model, [device.name for device in topology.devices], asked)
     ask = Ask.model_validate(asked | flags)
     return model, topology, ask.filled(model.max_context, model.dtype)
@@ -50,8 +54,9 @@ def _ask_for_devices(
     known = list(asked.get("devices", names))
     if rng.random() < 0.2:
         asked["max_devices"] = rng.randint(min(2, len(known)), len(known))
-    if model.blocks and rng.random() < 0.15:
-        asked["pin"] = {rng.choice(model.blocks).name: rng.choice(known)}
+    blocks = [block.name for block in model.blocks if block.name not in asked.get("without", ())]
+    if blocks and rng.random() < 0.15:
+        asked["pin"] = {rng.choice(blocks): rng.choice(known)}
     if rng.random() < 0.12:
         most = min(len(known), len(model.layers), asked.get("max_devices", 9))
         inner = rng.sample(range(1, len(model.layers)), rng.randint(1, most) - 1)
@@ -127,9 +132,10 @@ def random_topology(rng: Random, model: ModelShape, objective: str) -> Topology:
     whole += sum(block.resident_bytes for block in model.blocks)
     low, high = rng.choice([(0.7, 1.6), (1, 3), (2, 5)])
     hosts = ["h0"] if rng.random() < 0.7 else ["h0", "h1"]
+    is_even = rng.random() < 0.3  # links are alike, so that equal devices may be exchanged
     devices: list[Any] = []
     for index in range(count):
-        if devices and rng.random() < 0.35:
+        if devices and rng.random() < (0.7 if is_even else 0.3):
             devices.append(devices[-1].model_copy(update={"name": f"g{index}"}))
             continue
         free = int(whole * rng.uniform(low, high) / count) + 16 * MIB
@@ -144,12 +150,14 @@ def random_topology(rng: Random, model: ModelShape, objective: str) -> Topology:
             read_points=points if rng.random() < 0.3 else None, host=rng.choice(hosts),
             overhead_bytes=rng.choice([0, 2 * MIB]), reserve_bytes=rng.choice([0, MIB]),
             launch_us=rng.choice([0.0, 2.5]), **rates,
+            dtypes=("float32",) if rng.random() < 0.03 else ("bfloat16", "float32"),
         ))  # fmt: skip
     rng.shuffle(devices)
     names = [device.name for device in devices]
     return build_topology(
-        devices, links=_links(rng, names), exchanges=_exchanges(rng, names), gb_s=50.0,
-        latency_us=2.0,
+        devices, links={} if is_even else _links(rng, names),
+        exchanges=() if is_even and rng.random() < 0.7 else _exchanges(rng, names), gb_s=50.0,
+        latency_us=rng.choice([2.0, 2.0, 20.0]),
     )  # fmt: skip
 
 
