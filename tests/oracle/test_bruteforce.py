@@ -11,6 +11,7 @@ from plancc_bruteforce_bytes import Group, Role
 from plancc_bruteforce_shapes import is_led_by_name, lineups, tile_runs
 from plancc_bruteforce_sums import Sums
 from plancc_builders import build_ask, build_device, build_model, build_topology
+from plancc_equal_devices import EqualDevices, random_equal_question
 from plancc_random_groups import random_group_question
 
 from plancc.ir.layers import Layer
@@ -199,3 +200,14 @@ def test_nothing_that_is_passed_over_would_have_been_chosen(objective: str) -> N
         assert Search(oracle, context).by_kind() == found
         compared += bool(found)
     assert compared >= 15
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equal_devices_are_worth_what_trying_everything_finds(seed: int) -> None:
+    model, topology, ask = random_equal_question(seed)
+    model = model.model_copy(update={"layers": model.layers[: 3 + seed % 2]})
+    link = topology.links[0]
+    few = build_topology(topology.devices[:4], latency_us=link.latency_us or 0.0,
+                         gb_s=link.bandwidth_gb_s or 0.0)  # fmt: skip
+    found = BruteForce(model, few, ask).best()
+    assert EqualDevices(model, few, ask).least_latency() == (found[0] if found else None)
