@@ -101,14 +101,12 @@ def load_rank(
 def byte_ranges(piece: TensorPiece, entry: TensorEntry) -> Iterator[tuple[int, int]]:
     """(offset, bytes) in the file, in the order of the piece's elements."""
     item = SAFETENSORS_ITEMSIZE[entry.dtype]
-    if piece.span is None:
-        yield entry.offset, entry.bytes
+    row = prod(piece.spec.shape[1:]) * item
+    if piece.spec.cut != "columns" or piece.span is None:
+        for first, count in piece.row_runs():
+            yield entry.offset + first * row, count * row
         return
     first, end = piece.span
-    row = prod(piece.spec.shape[1:]) * item
-    if piece.spec.cut == "rows":
-        yield entry.offset + first * row, (end - first) * row
-        return
     for index in range(piece.spec.shape[0]):
         yield entry.offset + index * row + first * item, (end - first) * item
 
@@ -184,14 +182,21 @@ def _blocks(
     """Runs of rows of at most READ_BYTES (or one row), each with its byte ranges."""
     num_rows, row = piece.shape[0], prod(piece.shape[1:]) * SAFETENSORS_ITEMSIZE[entry.dtype]
     step = max(1, READ_BYTES // max(row, 1))
-    per_row = list(byte_ranges(piece, entry)) if piece.spec.cut == "columns" else []
+    is_scattered = piece.span is not None and (piece.spec.cut == "columns" or piece.spec.fused)
+    per_row = list(_row_ranges(piece, entry, row)) if is_scattered else []
     start = next(byte_ranges(piece, entry))[0] if num_rows else 0
     for first in range(0, num_rows, step):
         end = min(first + step, num_rows)
-        if per_row and piece.span is not None:
+        if per_row:
             yield slice(first, end), iter(per_row[first:end])
         else:
             yield slice(first, end), iter([(start + first * row, (end - first) * row)])
+
+
+def _row_ranges(piece: TensorPiece, entry: TensorEntry, row: int) -> Iterator[tuple[int, int]]:
+    """(offset, bytes) of each row of the piece."""
+    for offset, size in byte_ranges(piece, entry):
+        yield from ((offset + at, row) for at in range(0, size, row))
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -1,7 +1,7 @@
 """Which tensors, and which rows or columns of them, a rank holds: from layers, tiles and blocks."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from plancc.ir.errors import BadInput
@@ -10,20 +10,29 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
 
 Cut = Literal["whole", "rows", "columns"]
+Fused = Literal["concatenated", "interleaved"]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor by name with its whole shape, and how a TP share cuts it."""
+    """A tensor by name with its whole shape, and how a TP share cuts it.
+
+    fused: gate and up lie in one matrix of 2 F rows, one after the other or by turns. It is cut as
+    F rows, each part on its own.
+    """
 
     name: str
     shape: tuple[int, ...]
     cut: Cut = "whole"
+    fused: Fused | None = None
 
 
 @dataclass(frozen=True)
 class TensorPiece:
-    """What one rank reads of a tensor: rows [first, end) of dim 0, or columns of dim 1."""
+    """What one rank reads of a tensor: rows [first, end) of dim 0, or columns of dim 1.
+
+    Of a fused tensor these are rows of gate, then the same of up, wherever they lie in the file.
+    """
 
     spec: TensorSpec
     span: tuple[int, int] | None = None  # None: all of it
@@ -34,7 +43,21 @@ class TensorPiece:
             return self.spec.shape
         width = self.span[1] - self.span[0]
         rows, *rest = self.spec.shape
-        return (width, *rest) if self.spec.cut == "rows" else (rows, width)
+        if self.spec.cut == "columns":
+            return (rows, width)
+        return (2 * width if self.spec.fused else width, *rest)
+
+    def row_runs(self) -> Iterator[tuple[int, int]]:
+        """(first row in the file, how many), in the order of the piece's rows."""
+        rows = self.spec.shape[0]
+        first, end = self.span if self.span and self.spec.cut == "rows" else (0, rows)
+        if self.span is None or self.spec.fused is None:
+            yield first, end - first
+        elif self.spec.fused == "concatenated":
+            yield first, end - first
+            yield rows // 2 + first, end - first
+        else:
+            yield from ((2 * row + part, 1) for part in (0, 1) for row in range(first, end))
 
 
 def layer_tensors(model: ModelShape, index: int) -> tuple[TensorSpec, ...]:
@@ -84,9 +107,11 @@ def rank_pieces(
 
 
 def _span(layer: Layer, spec: TensorSpec, share: tuple[int, int] | None) -> tuple[int, int] | None:
-    if share is None or spec.cut == "whole" or not isinstance(layer.mlp, DenseMlp):
+    if spec.cut == "whole" or not isinstance(layer.mlp, DenseMlp):
         return None
     assert layer.mlp.intermediate_size is not None
+    if share is None:  # by turns is no order that a kernel reads
+        return (0, layer.mlp.intermediate_size) if spec.fused == "interleaved" else None
     bounds = tile_bounds(layer.mlp.intermediate_size, layer.mlp.group, layer.mlp.num_tiles)
     return (bounds[share[0]], bounds[share[1]])
 
@@ -112,11 +137,21 @@ def _llama_layer(model: ModelShape, index: int) -> tuple[TensorSpec, ...]:
             _linear("self_attn.v_proj", keys, hidden, bias=mixer.q_bias),
             _linear("self_attn.o_proj", hidden, queries, bias=mixer.o_bias),
             _norm("post_attention_layernorm", hidden),
-            _linear("mlp.gate_proj", inner, hidden, cut="rows", bias=bias),
-            _linear("mlp.up_proj", inner, hidden, cut="rows", bias=bias),
+            *_gate_and_up(inner, hidden, bias=bias, fused=mlp.fused),
             _linear("mlp.down_proj", hidden, inner, cut="columns", bias=bias),
         )
     )
+
+
+def _gate_and_up(
+    inner: int, hidden: int, *, bias: bool, fused: Fused | None
+) -> Iterator[tuple[TensorSpec, ...]]:
+    if fused:
+        name = "mlp.gate_up_proj"
+        yield _linear(name, 2 * inner, hidden, cut="rows", bias=bias, fused=fused)
+        return
+    for name in ("mlp.gate_proj", "mlp.up_proj"):
+        yield _linear(name, inner, hidden, cut="rows", bias=bias)
 
 
 def _norm(name: str, hidden: int) -> tuple[TensorSpec, ...]:
@@ -124,18 +159,24 @@ def _norm(name: str, hidden: int) -> tuple[TensorSpec, ...]:
 
 
 def _linear(
-    name: str, rows: int, columns: int, *, cut: Cut = "whole", bias: bool = False
+    name: str,
+    rows: int,
+    columns: int,
+    *,
+    cut: Cut = "whole",
+    bias: bool = False,
+    fused: Fused | None = None,
 ) -> tuple[TensorSpec, ...]:
     """A bias is cut as the rows are that it is added to."""
-    weight = TensorSpec(f"{name}.weight", (rows, columns), cut)
+    weight = TensorSpec(f"{name}.weight", (rows, columns), cut, fused)
     bias_cut: Cut = "rows" if cut == "rows" else "whole"
-    return (weight, TensorSpec(f"{name}.bias", (rows,), bias_cut)) if bias else (weight,)
+    return (weight, TensorSpec(f"{name}.bias", (rows,), bias_cut, fused)) if bias else (weight,)
 
 
 def _with_prefix(prefix: str, *groups: tuple[TensorSpec, ...]) -> Iterator[TensorSpec]:
     for group in groups:
         for spec in group:
-            yield TensorSpec(prefix + spec.name, spec.shape, spec.cut)
+            yield replace(spec, name=prefix + spec.name)
 
 
 _FAMILIES: dict[str, Callable[[ModelShape, int], tuple[TensorSpec, ...]]] = {"llama": _llama_layer}

@@ -26,6 +26,8 @@ _LAYER_BUFFERS: Mapping[str, str] = {
     "post_attention_layernorm.weight": "mlp_norm",
     "mlp.gate_proj.weight": "gate_up",
     "mlp.up_proj.weight": "gate_up",
+    "mlp.gate_up_proj.weight": "gate_up",
+    "mlp.gate_up_proj.bias": "gate_up_bias",
     "mlp.gate_proj.bias": "gate_up_bias",
     "mlp.up_proj.bias": "gate_up_bias",
     "mlp.down_proj.weight": "down",

@@ -127,8 +127,7 @@ def _changed(shape: ModelShape, part: str, fields: dict[str, object]) -> ModelSh
 @pytest.mark.parametrize(
     ("part", "fields", "message"),
     [
-        ("mlp", {"kind": "geglu"}, "expected swiglu with gate and up apart, found geglu"),
-        ("mlp", {"fused": "concatenated"}, "gate and up apart"),
+        ("mlp", {"kind": "geglu"}, "mlp: expected swiglu, found geglu"),
         ("mixer", {"head_dim": 512}, "head_dim 512: expected at most 256"),
         ("mixer", {"num_heads": 5}, "num_heads 5: expected num_kv_heads 2 times"),
         ("mixer", {"rope": "local"}, "found 'local'"),

@@ -75,6 +75,24 @@ def test_a_slice_is_its_bytes_and_no_more_are_read(
     assert reader.bytes_read == expected.size * 4
 
 
+@pytest.mark.parametrize("layout", ["concatenated", "interleaved"])
+@pytest.mark.parametrize("target", ["float32", "bfloat16"])
+@pytest.mark.parametrize("span", [(0, 5), (2, 4)])
+def test_rows_of_a_fused_matrix_are_gates_then_ups_and_no_more_are_read(
+    tmp_path: Path, span: tuple[int, int], target: str, layout: str
+) -> None:
+    """L07: ten rows are five of gate and five of up, in either order."""
+    gate, up = np.arange(60, dtype=np.float32).reshape(2, 5, 6)
+    by_turns = np.stack([gate, up], axis=1).reshape(10, 6)
+    values = by_turns if layout == "interleaved" else np.concatenate([gate, up])
+    piece = TensorPiece(TensorSpec("w", (10, 6), "rows", layout), span)  # type: ignore[arg-type]
+    rank = Parameters({piece: torch.full(piece.shape, torch.nan, dtype=getattr(torch, target))})
+    reader = load(stored(tmp_path, values), rank)
+    expected = np.concatenate([gate[slice(*span)], up[slice(*span)]])
+    assert torch.equal(rank.tensors[piece].float(), torch.from_numpy(expected))
+    assert reader.bytes_read == expected.size * 4
+
+
 def test_a_parameter_that_is_a_strided_view_is_filled(tmp_path: Path) -> None:
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     buffer = torch.zeros(4, 12)

@@ -131,12 +131,13 @@ def _mlp_layer(
                        tile_bounds=own, tile_merges=counts), kept  # fmt: skip
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize(("rows", "hidden", "inner", "tiles"), [
     (1, 64, 96, 16), (6, 50, 200, 7), (19, 33, 300, 1), (2, 8, 64, MAX_TILES),
 ])  # fmt: skip
 def test_the_mlp_of_both_phases_is_near_float64(
-    rows: int, hidden: int, inner: int, tiles: int, dtype: str
+    rows: int, hidden: int, inner: int, tiles: int, dtype: str, has_bias: bool
 ) -> None:
     x, residual = _rows(1, rows, hidden, dtype=dtype), _rows(2, rows, hidden, dtype=dtype)
     gate_up = _stored(_rows(3, 2, inner, hidden) / hidden**0.5, dtype)
@@ -145,6 +146,14 @@ def test_the_mlp_of_both_phases_is_near_float64(
     gate, up = gate_up.double().numpy()
     inside = reference.swiglu(x.double().numpy(), gate, up)
     exact = residual.double().numpy() + inside @ down.double().numpy().T
+    if has_bias:
+        bias, last = _stored(_rows(5, 2, inner), dtype), _stored(_rows(6, hidden), dtype)
+        layer["gate_up_bias"], layer["down_bias"] = bias.data_ptr(), last.data_ptr()
+        pairs = zip((gate, up), bias.double().numpy(), strict=True)
+        sums = [x.double().numpy() @ matrix.T + shift for matrix, shift in pairs]
+        inside = sums[0] / (1 + np.exp(-sums[0])) * sums[1]
+        exact = residual.double().numpy() + inside @ down.double().numpy().T
+        exact += last.double().numpy()
     for is_group in (False, True):
         shape = to_groups if is_group else torch.clone
         normed, out = shape(x), shape(residual)
