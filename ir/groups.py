@@ -63,10 +63,16 @@ def exchange_buffer_bytes(
     model: ModelShape, rows: int, shares: Sequence[Span], mixer: Mixer, rank: int
 ) -> int:
     """Bytes for a rank's partial rows and those it receives; normed rows too where they travel."""
+    return partial_buffer_bytes(model, rows, share_roots(shares), mixer, rank)
+
+
+def partial_buffer_bytes(
+    model: ModelShape, rows: int, roots: Sequence[int], mixer: Mixer, rank: int
+) -> int:
+    """The same, by the partial rows that each rank sends."""
     if mixer == "single":
         return 0
-    roots = share_roots(shares)
-    held = sum(roots) if rank in holders(mixer, len(shares)) else roots[rank]
+    held = sum(roots) if rank in holders(mixer, len(roots)) else roots[rank]
     row = partial_row_bytes(model, held)
     row += hidden_row_bytes(model) if mixer == "owned" else 0
     return LINK_SLOTS * rows * row

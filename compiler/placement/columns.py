@@ -53,12 +53,12 @@ def column_set(problem: Problem, times: Times) -> ColumnSet:
 
 
 def _columns(problem: Problem, times: Times, mode: str, blocks: int) -> Columns:
-    need = _need(problem, mode) + _block_bytes(problem, blocks)
+    need = need_of(problem, mode) + _block_bytes(problem, blocks)
     free = problem.budgets[:, None, None] - need[None]
     return Columns(_legal(problem, mode, blocks), free, _cost(problem, times, mode))
 
 
-def _need(problem: Problem, mode: str) -> Table:
+def need_of(problem: Problem, mode: str) -> Table:
     """[L + 1, L + 1] bytes of a stage without what the seat's overhead takes."""
     size, last = problem.layer_bytes, problem.num_layers
     need = size[None, :] - size[:, None] + problem.workspace[False]

@@ -2,11 +2,14 @@
 
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.cpsat import Goal
+from plancc.compiler.placement.group_options import searches_groups
+from plancc.compiler.placement.group_reach import groups_fit
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.reach import fits
 from plancc.compiler.placement.search import least_value, needs_search
 from plancc.compiler.placement.timeless import no_times
+from plancc.compiler.placement.units import allows_pipelines
 from plancc.ir.plan import Proof
 
 MOST_DP_SEATS = 10
@@ -19,7 +22,8 @@ def by_search(problem: Problem) -> bool:
 
 def feasible(problem: Problem) -> bool:
     if not problem.shares_devices:
-        return fits(problem)
+        return (allows_pipelines(problem) and fits(problem)) or (
+            searches_groups(problem) and groups_fit(problem))  # fmt: skip
     goal = Goal(1, 0, most_stages=problem.ask.max_devices)
     return least_value(column_set(problem, no_times(problem)), goal) is not None
 

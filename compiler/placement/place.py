@@ -1,24 +1,28 @@
 """Place a model: question in, one proven shape out (design.md section 6)."""
 
 from plancc.compiler.placement.decide import by_search, feasible
-from plancc.compiler.placement.objectives import options
+from plancc.compiler.placement.group_options import GroupOptions, searches_groups, with_groups
+from plancc.compiler.placement.objectives import Option, options
 from plancc.compiler.placement.options_by_search import place_by_search
-from plancc.compiler.placement.placement import Placement
-from plancc.compiler.placement.preference import preferred, shape_of, within_margin
+from plancc.compiler.placement.placement import PlacedStage, Placement
+from plancc.compiler.placement.preference import shape_of, within_margin
 from plancc.compiler.placement.problem import Problem
-from plancc.compiler.placement.proof import prove_choice
+from plancc.compiler.placement.proof import proof_of
 from plancc.compiler.placement.question import build_problem
 from plancc.compiler.placement.reach import largest
 from plancc.compiler.placement.refusal import does_not_fit
-from plancc.compiler.placement.runners_up import alternatives
+from plancc.compiler.placement.runners_up import Field, alternatives
 from plancc.compiler.placement.shapes import placed_stages
+from plancc.compiler.placement.units import allows_pipelines
 from plancc.ir.ask import Ask
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
 
 
-def place(model: ModelShape, topology: Topology, ask: Ask) -> Placement:
+def place(model: ModelShape, topology: Topology, ask: Ask, *, prove: bool = True) -> Placement:
     """The one shape that the design's rule prefers, with its proof. `ask` is filled.
+
+    `prove=False` leaves CP-SAT's confirmation of the exact search out, as for what-if questions.
 
     Raises BadInput for a question that names what does not exist, DoesNotFit with numbers, GapLeft
     when the proof was not finished and the ask does not accept that.
@@ -28,7 +32,7 @@ def place(model: ModelShape, topology: Topology, ask: Ask) -> Placement:
     if context is None:
         raise does_not_fit(model, topology, ask, problem)
     problem = problem.at_context(context)
-    return place_by_search(problem) if by_search(problem) else _place(problem)
+    return place_by_search(problem) if by_search(problem) else _place(problem, prove=prove)
 
 
 def _context(problem: Problem) -> int | None:
@@ -39,16 +43,35 @@ def _context(problem: Problem) -> int | None:
     return largest(1, most, lambda n: feasible(problem.at_context(n)))
 
 
-def _place(problem: Problem) -> Placement:
-    found = options(problem)
-    best = min(found.values(), key=lambda option: (option.value, option.num_stages))
-    most = within_margin(problem, best.value)
-    chosen = preferred(found, most)
-    shape = shape_of(chosen)
-    best_shape = shape if chosen is best else shape_of(best)
+def _place(problem: Problem, *, prove: bool) -> Placement:
+    pipelines = options(problem) if allows_pipelines(problem) else {}
+    least = min((option.value for option in pipelines.values()), default=None)
+    groups = with_groups(problem, least) if searches_groups(problem) else None
+    values = [*([] if least is None else [least]), *(groups.values() if groups else ())]
+    most = within_margin(problem, min(values))
+    found = Field(problem, pipelines, groups, most, _preferred(pipelines, groups, most))
+    stages = _stages(found)
     return Placement(
-        stages=placed_stages(problem, shape),
+        stages=stages,
         context=problem.context,
-        proof=prove_choice(problem, found, chosen, shape, best_shape),
-        alternatives=alternatives(problem, found, chosen, most),
+        proof=proof_of(found, min(values), prove=prove),
+        alternatives=alternatives(found),
     )
+
+
+def _preferred(
+    pipelines: dict[int, Option], groups: GroupOptions | None, most: int
+) -> tuple[int, bool]:
+    """(devices, with groups): the fewest devices, then a pipeline before TP."""
+    keys = [(count, False) for count, option in pipelines.items() if option.value <= most]
+    if groups is not None:
+        keys += [(count, True) for count, value in groups.least.values.items() if value <= most]
+    return min(keys)
+
+
+def _stages(found: Field) -> tuple[PlacedStage, ...]:
+    devices, has_groups = found.chosen
+    if not has_groups:
+        return placed_stages(found.problem, shape_of(found.pipelines[devices]))
+    assert found.groups is not None
+    return found.groups.stages(devices)

@@ -194,9 +194,9 @@ class Problem:
         pinned = set(self.places.values())
         if {self.seats[one], self.seats[two]} & pinned:
             return False
-        blank = {"name": "", "uuid": None, "host": ""}
+        blank = {"name": "", "uuid": None}
         a, b = (self.devices[seat].model_copy(update=blank) for seat in (one, two))
-        return a == b and self._links_alike(one, two)
+        return a == b and self._links_alike(one, two) and self._exchanges_alike(one, two)
 
     def _links_alike(self, one: int, two: int) -> bool:
         swap = {one: two, two: one}
@@ -208,7 +208,16 @@ class Problem:
 
     def _link_key(self, one: int, two: int) -> object:
         link = self.topology.link(self.seats[one], self.seats[two])
-        return link and (link.latency_us, link.bandwidth_gb_s, link.points)
+        return link and (link.latency_us, link.bandwidth_gb_s, link.points, link.trunk)
+
+    def _exchanges_alike(self, one: int, two: int) -> bool:
+        """Every measured exchange has a twin in which the two are exchanged."""
+        names = {self.seats[one]: self.seats[two], self.seats[two]: self.seats[one]}
+        for row in self.topology.exchanges:
+            twin = self.topology.exchange([names.get(name, name) for name in row.group])
+            if twin is None or twin.points != row.points:
+                return False
+        return True
 
 
 def prefix_sums(rows: list[int]) -> Table:

@@ -4,31 +4,47 @@ from importlib.metadata import version
 
 from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.cpsat import Bound, Goal, can_prove
+from plancc.compiler.placement.group_options import searches_groups
 from plancc.compiler.placement.objectives import Option
+from plancc.compiler.placement.preference import shape_of
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.prove import prove
+from plancc.compiler.placement.runners_up import Field
+from plancc.compiler.placement.units import MOST_EQUAL_RANKS, MOST_RANKS
 from plancc.ir.plan import Proof
 from plancc.ir.version import VERSION
 
+LABELS = "labels under a Lagrangian bound"
+SUBSETS = "subset dynamic program"
 
-def prove_choice(
-    problem: Problem, found: dict[int, Option], option: Option, shape: Shape, best_shape: Shape
-) -> Proof:
-    """Prove the best value over all shapes, and the chosen one's at its number of stages.
 
-    The subset DP has found both already, exactly; a CP-SAT optimum that differs is a bug of ours.
+def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
+    """Of the best value over all shapes, and of the chosen one within its number of devices.
+
+    Both have been found exactly by now; a CP-SAT optimum that differs is a bug of ours.
     """
-    best = min(found.values(), key=lambda other: (other.value, other.num_stages))
+    problem, (devices, has_groups) = found.problem, found.chosen
     if problem.ask.objective == "context":
         return _context_proof(problem)
-    if not can_prove(problem):
-        return _proof(problem, "subset dynamic program", VERSION, option.value, best.value)
-    bounds = _bounds(problem, found, option, shape, best, best_shape)
+    if has_groups:
+        assert found.groups is not None
+        return _proof(problem, LABELS, VERSION, found.groups.least.values[devices], best)
+    option = found.pipelines[devices]
+    if found.groups is not None or not prove or not can_prove(problem):
+        name = SUBSETS if found.groups is None else LABELS
+        return _proof(problem, name, VERSION, option.value, best)
+    return _proof_of_pipeline(problem, found.pipelines, option)
+
+
+def _proof_of_pipeline(problem: Problem, found: dict[int, Option], option: Option) -> Proof:
+    best = min(found.values(), key=lambda other: (other.value, other.num_stages))
+    shapes = shape_of(option), shape_of(best)
+    bounds = _bounds(problem, found, option, shapes[0], best, shapes[1])
     for bound, other in zip(bounds, (best, option), strict=True):
         agrees = bound.value * other.scale == other.value
         assert agrees or not bound.is_optimal, f"CP-SAT {bound}, subset DP {other.value}"
     if not all(bound.is_optimal for bound in bounds):
-        return _proof(problem, "subset dynamic program", VERSION, option.value, best.value)
+        return _proof(problem, SUBSETS, VERSION, option.value, best.value)
     return _proof(problem, "OR-Tools CP-SAT", version("ortools"), option.value, best.value)
 
 
@@ -73,5 +89,16 @@ def space_of(problem: Problem) -> str:
     heads = " or ".join(problem.head_modes)
     most = problem.ask.max_devices
     limit = f", at most {most} devices" if most is not None else ""
-    return (f"pipelines over {', '.join(problem.seats)} {order}{limit}, {cuts}, head {heads}, "
-            f"no TP")  # fmt: skip
+    what, tp = _kinds(problem)
+    return (f"{what} over {', '.join(problem.seats)} {order}{limit}, {cuts}, head {heads}, "
+            f"{tp}")  # fmt: skip
+
+
+def _kinds(problem: Problem) -> tuple[str, str]:
+    """What stages may be."""
+    if not searches_groups(problem):
+        return "pipelines", "no TP"
+    ranks = problem.ask.tp if isinstance(problem.ask.tp, int) else (
+        f"up to {MOST_RANKS} devices of a host ({MOST_EQUAL_RANKS} if equal)")  # fmt: skip
+    what = "pipelines of TP groups" if isinstance(problem.ask.tp, int) else "pipelines and TP"
+    return what, f"groups of {ranks}, every share of the tiles, mixer replicated or owned"

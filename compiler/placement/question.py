@@ -15,7 +15,7 @@ def build_problem(model: ModelShape, topology: Topology, ask: Ask) -> Problem:
     model = _without(model, ask)
     seats = _seats(model, topology, ask)
     _check_context(model, ask)
-    _check_tp(ask)
+    _check_tp(ask, seats)
     _check_stage_layers(model, ask, seats)
     _check_homes(model, topology, ask, seats)
     for layer in model.layers:
@@ -77,9 +77,9 @@ def _check_context(model: ModelShape, ask: Ask) -> None:
         )
 
 
-def _check_tp(ask: Ask) -> None:
-    if isinstance(ask.tp, int) and ask.tp > 1:
-        raise BadInput(f"--tp {ask.tp}: this version places pipelines only (--tp off)")
+def _check_tp(ask: Ask, seats: tuple[str, ...]) -> None:
+    if isinstance(ask.tp, int) and ask.tp > len(set(seats)):
+        raise BadInput(f"--tp {ask.tp}: {len(set(seats))} device(s) found")
 
 
 def _check_stage_layers(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:

@@ -1,37 +1,68 @@
 """The shapes that lost, each with its value or what it lacks: the answer to "why not?"."""
 
+from dataclasses import dataclass
 from typing import Literal
 
+from plancc.compiler.cost.full_tp_row import full_tp_row
+from plancc.compiler.placement.columns import column_set
+from plancc.compiler.placement.group_options import GroupOptions
 from plancc.compiler.placement.objectives import Option, allowed_counts
 from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.timeless import no_times
+from plancc.compiler.placement.units import allows_groups, allows_pipelines
 from plancc.ir.plan import Alternative
 
-
-def alternatives(
-    problem: Problem, found: dict[int, Option], chosen: Option, most: int
-) -> tuple[Alternative, ...]:
-    """One device, then pipelines by number of devices, then TP. `most` is T* with its margin."""
-    rows = [_one_device(problem, found, chosen, most)]
-    for count in allowed_counts(problem):
-        if count > 1:
-            rows.append(_pipeline(problem, found, chosen, most, count))
-    return (*rows, _tp(problem))
+Verdict = Literal["chosen", "within margin", "slower"]
+ONE_STAGE, SEVERAL_STAGES = 1, 2
 
 
-def _one_device(
-    problem: Problem, found: dict[int, Option], chosen: Option, most: int
-) -> Alternative:
-    option = found.get(1)
+@dataclass(frozen=True)
+class Field:
+    """All that was found: pipelines by stages, shapes with groups by devices, and what was taken.
+
+    `most` is T* with its margin. `chosen` is the value's key: devices, and whether with groups.
+    """
+
+    problem: Problem
+    pipelines: dict[int, Option]
+    groups: GroupOptions | None
+    most: int
+    chosen: tuple[int, bool]
+
+
+def alternatives(field: Field) -> tuple[Alternative, ...]:
+    """One device, pipelines by number of devices, MLP TP alone and with a pipeline, full TP."""
+    rows = []
+    if allows_pipelines(field.problem):
+        rows.append(_one_device(field))
+        rows += [_pipeline(field, count) for count in allowed_counts(field.problem) if count > 1]
+    rows += _with_groups(field)
+    if field.problem.ask.objective != "context":
+        problem = field.problem
+        full = full_tp_row(problem.model, problem.topology, problem.ask, problem.context)
+        rows += [] if full is None else [full]
+    return tuple(_without_ns(row) if field.problem.ask.objective == "context" else row
+                 for row in rows)  # fmt: skip
+
+
+def _without_ns(row: Alternative) -> Alternative:
+    """For the largest context no shape was timed but at the one that was found."""
+    if row.value is None:
+        return row
+    return row.model_copy(update={"value": None, "note": f"{row.value / 1e6:.2f} ms a step there"})
+
+
+def _one_device(field: Field) -> Alternative:
+    problem, option = field.problem, field.pipelines.get(1)
     if option is not None:
         seat = min(option.starts, key=lambda start: problem.seats[start[1]])[1]
-        verdict = _verdict(option, chosen, most)
-        return Alternative(shape="one device", verdict=verdict, value=option.value,
-                           device=problem.seats[seat])  # fmt: skip
+        return Alternative(shape="one device", verdict=_verdict(field, option.value, (1, False)),
+                           value=option.value, device=problem.seats[seat])  # fmt: skip
     if 1 not in allowed_counts(problem) or problem.ask.stage_layers is not None:
         return Alternative(shape="one device", verdict="not allowed", note="the cuts are asked for")
-    mode = problem.head_modes[0]
-    columns = chosen.columns.by_key[mode, (1 << len(problem.free_blocks)) - 1]
-    free = columns.free[:, 0, problem.num_layers]
+    columns = column_set(problem, no_times(problem))
+    table = columns.by_key[problem.head_modes[0], (1 << len(problem.free_blocks)) - 1]
+    free = table.free[:, 0, problem.num_layers]
     seat = max(range(problem.num_seats), key=lambda s: (free[s], -s))
     if free[seat] >= 0:
         return Alternative(shape="one device", verdict="not allowed", note="blocks are pinned")
@@ -39,29 +70,50 @@ def _one_device(
                        device=problem.seats[seat])  # fmt: skip
 
 
-def _pipeline(
-    problem: Problem, found: dict[int, Option], chosen: Option, most: int, count: int
-) -> Alternative:
+def _pipeline(field: Field, count: int) -> Alternative:
     shape = f"pipeline of {count} stages"
-    option = found.get(count)
+    option = field.pipelines.get(count)
     if option is not None:
-        return Alternative(shape=shape, verdict=_verdict(option, chosen, most), value=option.value)
-    if problem.ask.stage_layers is not None:
+        verdict = _verdict(field, option.value, (count, False))
+        return Alternative(shape=shape, verdict=verdict, value=option.value)
+    if field.problem.ask.stage_layers is not None:
         return Alternative(shape=shape, verdict="not allowed", note="the cuts are asked for")
-    if problem.ask.objective == "throughput":
+    if field.problem.ask.objective == "throughput":
         return Alternative(shape=shape, verdict="slower", note="or does not fit")
     return Alternative(shape=shape, verdict="does not fit")
 
 
-def _verdict(
-    option: Option, chosen: Option, most: int
-) -> Literal["chosen", "within margin", "slower"]:
-    if option is chosen:
+def _verdict(field: Field, value: int, key: tuple[int, bool]) -> Verdict:
+    if key == field.chosen:
         return "chosen"
-    return "within margin" if option.value <= most else "slower"
+    return "within margin" if value <= field.most else "slower"
 
 
-def _tp(problem: Problem) -> Alternative:
-    off = problem.ask.tp == "off" or problem.ask.tp == 1
-    note = "--tp off" if off else "this version places pipelines only"
-    return Alternative(shape="MLP tensor parallelism", verdict="not allowed", note=note)
+def _with_groups(field: Field) -> list[Alternative]:
+    """MLP TP over every layer, and the best of groups and single devices in a pipeline."""
+    if field.groups is None:
+        return [Alternative(shape="MLP tensor parallelism", verdict="not allowed",
+                            note=_why_no_groups(field.problem))]  # fmt: skip
+    return [_group_row(field, "MLP tensor parallelism", ONE_STAGE),
+            _group_row(field, "pipeline with MLP tensor parallelism", SEVERAL_STAGES)]  # fmt: skip
+
+
+def _why_no_groups(problem: Problem) -> str:
+    if problem.ask.tp in ("off", 1):
+        return f"--tp {problem.ask.tp}"
+    if not allows_groups(problem):
+        return "one device" if problem.num_seats == 1 else "a device is asked for repeatedly"
+    return f"not searched for --objective {problem.ask.objective} on {problem.num_seats} devices"
+
+
+def _group_row(field: Field, shape: str, stages: int) -> Alternative:
+    assert field.groups is not None
+    found = field.groups.by_stages(stages)
+    if found is None:
+        reach = field.groups.least.reach / 1e6
+        return Alternative(shape=shape, verdict="slower",
+                           note=f"more than {reach:.2f} ms, or does not fit")  # fmt: skip
+    value, devices = found
+    is_chosen = field.chosen == (devices, True) and value == field.groups.least.values[devices]
+    verdict: Verdict = "chosen" if is_chosen else _verdict(field, value, (0, True))
+    return Alternative(shape=f"{shape} over {devices}", verdict=verdict, value=value)
