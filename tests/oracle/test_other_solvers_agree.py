@@ -1,5 +1,7 @@
 """Pipelines too large to try one by one: a dynamic program of the tests' own, and HiGHS.
 
+Groups of more than four: equal devices, of which only numbers matter.
+
 `PLANCC_SWEEP=1000 pytest tests/oracle/test_other_solvers_agree.py` tries that many more, longer.
 """
 
@@ -10,6 +12,7 @@ import plancc_interval_mip
 import plancc_subset_dp
 import pytest
 from plancc_chain_tables import ChainTables, random_chain_question
+from plancc_equal_devices import EqualDevices, random_equal_question
 
 from plancc.compiler.placement.place import place
 from plancc.ir.errors import DoesNotFit
@@ -56,6 +59,16 @@ def test_a_subset_program_comes_to_the_same_value_on_eight_devices(seeds: range)
 @pytest.mark.parametrize("seeds", chunks(50))
 def test_highs_comes_to_the_same_value_of_forty_layers_on_six_devices(seeds: range) -> None:
     assert differences(HIGHS, seeds, 6, range(40, 41)) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_of_equal_devices_are_worth_what_trying_every_size_finds(seed: int) -> None:
+    """Five to eight devices, groups of up to as many, up to twelve layers."""
+    model, topology, ask = random_equal_question(seed)
+    expected = EqualDevices(model, topology, ask).least_latency()
+    assert expected is not None
+    proof = place(model, topology, ask).proof
+    assert (proof.best, proof.best_bound, proof.status) == (expected, expected, "optimal")
 
 
 def test_both_oracles_come_to_the_same_value() -> None:

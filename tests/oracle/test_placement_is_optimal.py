@@ -75,24 +75,34 @@ def chunks(count: int, first: int = 0) -> list[range]:
     return [range(at, at + PER_TEST) for at in range(first, first + count, PER_TEST)]
 
 
-CASES = {"latency": 200, "prefill": 75, "throughput": 75, "context": 25}
-GROUPS = {"tp": "off"}  # until the solver places groups
-GROUP_CASES = {"latency": 500, "prefill": 250, "throughput": 0, "context": 50}
+CASES = {"latency": 175, "prefill": 75, "throughput": 75, "context": 25}
+GROUP_CASES = {"latency": 750, "prefill": 100, "throughput": 100, "context": 75}
+PIPELINES = {"tp": "off"}
+# groups are placed for decode steps yet, not for prompts and rounds
+GROUPS: dict[str, dict[str, Any]] = {"prefill": PIPELINES, "throughput": PIPELINES}
 
 
 @pytest.mark.parametrize(
     ("objective", "seeds"), [(name, seeds) for name in OBJECTIVES for seeds in chunks(CASES[name])]
 )
 def test_the_solver_finds_what_trying_every_pipeline_finds(objective: str, seeds: range) -> None:
-    assert differences(random_question, objective, seeds, tp="off") == {}
+    assert differences(random_question, objective, seeds, **PIPELINES) == {}
+
+
+TIES = pytest.mark.xfail(reason="of rounds of equal value the one of the least sum is chosen")
 
 
 @pytest.mark.parametrize(
     ("objective", "seeds"),
-    [(name, seeds) for name in OBJECTIVES for seeds in chunks(GROUP_CASES[name])],
+    [
+        pytest.param(name, seeds, marks=TIES if name == "throughput" else ())
+        for name in OBJECTIVES
+        for seeds in chunks(GROUP_CASES[name])
+    ],
 )
 def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: range) -> None:
-    assert differences(random_group_question, objective, seeds, **GROUPS) == {}
+    flags = GROUPS.get(objective, {})
+    assert differences(random_group_question, objective, seeds, **flags) == {}
 
 
 @pytest.mark.skipif("PLANCC_SWEEP" not in os.environ, reason="PLANCC_SWEEP: how many more seeds")
@@ -100,5 +110,6 @@ def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: r
 def test_many_more_questions_are_answered_alike(objective: str) -> None:
     wrong: dict[int, str] = {}
     for seeds in chunks(int(os.environ["PLANCC_SWEEP"]) // len(OBJECTIVES), first=10**6):
-        wrong |= differences(random_group_question, objective, seeds)
+        flags = GROUPS.get(objective, {})
+        wrong |= differences(random_group_question, objective, seeds, **flags)
     assert wrong == {}
