@@ -51,6 +51,7 @@ class Threshold:
 @dataclass(frozen=True)
 class Sensitivity:
     value: int
+    context: int
     moves: tuple[Move, ...]
     effects: tuple[Effect, ...]  # the largest first
     thresholds: tuple[Threshold, ...]
@@ -66,7 +67,7 @@ def sensitivity(
 ) -> Sensitivity:
     """Moves always; effects and thresholds unless `quick`, or where a solve takes too long."""
     base = worth(plan.model, topology, plan.ask, placement_of(plan))
-    answer = Sensitivity(base, moves_of(plan, topology), (), (), ())
+    answer = Sensitivity(base, plan.runtime.context, moves_of(plan, topology), (), (), ())
     if quick:
         return replace(answer, notes=("solves left out: --quick",))
     from plancc.compiler.explain_solve import can_solve, solve  # the solver is slow to import
@@ -95,12 +96,12 @@ class _Trials:
         found = [(variant, self._effect(variant)) for variant in tried]
         effects = [(variant, effect) for variant, effect in found if effect is not None]
         thresholds = tuple(self._threshold(part, flips)
-                           for part, flips in _dearest(effects, answer.value))  # fmt: skip
+                           for part, flips in _dearest(effects, answer))  # fmt: skip
         self._progress(self._total, self._total)
         return replace(
             answer,
             effects=tuple(sorted((effect for _, effect in effects),
-                                 key=lambda effect: -_size(effect, answer.value))),
+                                 key=lambda effect: _size(effect, answer))),
             thresholds=thresholds,
             notes=(*self._fresh_note(fresh), *_untried(found)),
         )  # fmt: skip
@@ -171,18 +172,22 @@ def _untried(found: list[tuple[Variant, Effect | None]]) -> tuple[str, ...]:
                  if effect is None)  # fmt: skip
 
 
-def _size(effect: Effect, base: int) -> float:
-    return float("inf") if effect.value is None else abs(effect.value - base)
+def _size(effect: Effect, answer: Sensitivity) -> tuple[float, float]:
+    """To sort by: what fits nothing first, then tokens of context, then ns, the largest first."""
+    if effect.value is None:
+        return (-float("inf"), 0)
+    tokens = 0 if effect.context is None else abs(effect.context - answer.context)
+    return (-tokens, -abs(effect.value - answer.value))
 
 
-def _dearest(effects: list[tuple[Variant, Effect]], base: int) -> list[tuple[Part, bool]]:
+def _dearest(effects: list[tuple[Variant, Effect]], answer: Sensitivity) -> list[tuple[Part, bool]]:
     """The link and the device whose slowing by 10 % costs most, and whether that flips the plan."""
     chosen = []
     for kind in ("link", "read"):
         rows = [(variant, effect) for variant, effect in effects
                 if variant.part.kind == kind and variant.factor < 1]  # fmt: skip
         if rows:
-            variant, effect = max(rows, key=lambda row: _size(row[1], base))
+            variant, effect = min(rows, key=lambda row: _size(row[1], answer))
             chosen.append((variant.part, effect.value is None or effect.flips_to is not None))
     return chosen
 

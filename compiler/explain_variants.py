@@ -16,7 +16,7 @@ from plancc.ir.plan import Plan
 from plancc.ir.topology import Device, Link, Topology
 
 GIB = 2**30
-MOST_LINK_GROUPS = 8
+MOST_LINK_GROUPS = 4
 Kind = Literal["read", "link", "exchange", "memory", "context", "slots"]
 
 
@@ -87,15 +87,19 @@ def link_parts(plan: Plan, topology: Topology) -> Iterator[tuple[Part, bool]]:
         groups.setdefault(_numbers(link), []).append(link)
     order = [key for pair in hops for key, links in groups.items()
              if pair in [(link.from_, link.to) for link in links]]  # fmt: skip
-    used = list(dict.fromkeys(order))[:MOST_LINK_GROUPS]
+    taken = list(dict.fromkeys(order))
+    used = taken[:MOST_LINK_GROUPS]
     for key in used:
-        taken = [f"{a}->{b}" for a, b in hops if (a, b) in _pairs(groups[key])]
-        yield _link_part(groups[key], taken[0]), True
+        first = next(f"{a}->{b}" for a, b in hops if (a, b) in _pairs(groups[key]))
+        yield _link_part(groups[key], first), True
     rest = [link for key, links in groups.items() if key not in used for link in links]
     if rest:
         words = "all links" if not used else "all other links"
         names = tuple(f"{link.from_}->{link.to}" for link in rest)
-        yield Part("link", names, words if len(rest) > 1 else f"link {names[0]}"), False
+        yield (
+            Part("link", names, words if len(rest) > 1 else f"link {names[0]}"),
+            len(taken) > len(used),
+        )
 
 
 def _link_part(links: Sequence[Link], first: str) -> Part:
@@ -113,12 +117,20 @@ def _numbers(link: Link) -> object:
 
 
 def _used_pairs(plan: Plan) -> list[tuple[str, str]]:
-    """Device pairs that rows or the token take, the dearest hop first."""
-    names = [rank.device for stage in plan.stages for rank in stage.ranks]
-    taken = [(names[link.from_], names[link.to]) for link in plan.links if link.payload != "step"]
-    if len(plan.stages) > 1:
-        taken.append((plan.stages[-1].ranks[0].device, plan.stages[0].ranks[0].device))
-    return [pair for pair in dict.fromkeys(taken) if pair[0] != pair[1]]
+    """Device pairs that rows or the token take; first where a step spends most."""
+    seats = [(number, rank.device) for number, stage in enumerate(plan.stages)
+             for rank in stage.ranks]  # fmt: skip
+    times = plan.predicted.decode.stages
+    costs: dict[tuple[str, str], int] = {}
+    for link in plan.links:
+        (one, source), (two, target) = seats[link.from_], seats[link.to]
+        if link.payload != "step" and source != target:
+            time = times[one].exchange_ns if one == two else times[one].hop_ns
+            costs[source, target] = max(time, costs.get((source, target), 0))
+    back = (plan.stages[-1].ranks[0].device, plan.stages[0].ranks[0].device)
+    if len(plan.stages) > 1 and back[0] != back[1]:
+        costs.setdefault(back, times[-1].hop_ns)
+    return sorted(costs, key=lambda pair: -costs[pair])
 
 
 def _exchange_parts(plan: Plan, topology: Topology) -> Iterator[Part]:

@@ -2,48 +2,10 @@
 
 from collections.abc import Iterator
 
-from plancc.compiler.explain_room import Extra
+from plancc.compiler.explain_beats import busy_ns, slowest_stage
 from plancc.compiler.pins import pins_of, pins_said, row_of_pins
-from plancc.compiler.summary import layer_range
 from plancc.ir.plan import Alternative, Plan
 from plancc.ir.units import format_bytes, format_ns
-
-Other = tuple[str, float] | None
-
-
-def binding_words(plan: Plan, kind: str, extra: Extra | None, gb_s: float, other: Other) -> str:
-    """Why a device holds no more. `other`: the full mate, or the stage that has the layers."""
-    if kind == "alone":
-        return "holds the whole model" if len(plan.devices) == 1 else "shares the whole model"
-    if extra is None or other is None:
-        return "has no neighbour whose layers it could take"
-    if kind == "memory":
-        need = f"{_layers(extra.layers)} of {other[0]} {_verb(extra.layers, 'needs', 'need')} " \
-               f"{format_bytes(extra.size_bytes)}"  # fmt: skip
-        return f"memory: {need}, {format_bytes(-extra.left_bytes)} too much"
-    room = f"room for {extra.more_layers} more"
-    if kind == "mate":
-        return f"its group: {room}, but {other[0]} has none"
-    if kind == "speed":
-        slower = f"{other[1] / gb_s:.2g} times faster" if other[1] < 100 * gb_s else "faster"
-        return f"speed: {room}, but {other[0]} reads {slower}"
-    return f"balance: {room}, but {_balance(plan)}"
-
-
-def _balance(plan: Plan) -> str:
-    if plan.ask.stage_layers is not None:
-        return "the cut was asked for"
-    if plan.ask.objective in ("throughput", "prefill"):
-        return "then it or a hop would set the beat"
-    return "no time is won by them"
-
-
-def _layers(layers: tuple[int, int]) -> str:
-    return f"{_verb(layers, 'layer', 'layers')} {layer_range(layers)}"
-
-
-def _verb(layers: tuple[int, int], one: str, many: str) -> str:
-    return one if layers[1] - layers[0] == 1 else many
 
 
 def reasons(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -57,6 +19,8 @@ def reasons(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _time_words(plan: Plan) -> str:
+    if plan.ask.objective == "prefill" and plan.predicted.prefill is not None:
+        return _prompt_words(plan)
     times, step = plan.predicted.decode.stages, max(1, plan.predicted.decode.step_ns)
     kinds = {
         "computing": sum(time.compute_ns for time in times),
@@ -67,14 +31,33 @@ def _time_words(plan: Plan) -> str:
     words = f"a token takes {format_ns(step)}: {shares}"
     if len(times) == 1:
         return words
-    slowest = max(range(len(times)), key=lambda i: times[i].compute_ns + times[i].exchange_ns)
-    names = "+".join(rank.device for rank in plan.stages[slowest].ranks)
-    busy = times[slowest].compute_ns + times[slowest].exchange_ns
-    return f"{words}; {_percent(busy / step)} in the slowest stage, {slowest} ({names})"
+    slowest = slowest_stage(plan)
+    busy = _percent(busy_ns(times[slowest]) / step)
+    words += f"; {busy} in the slowest stage, {slowest} ({_names(plan, slowest)})"
+    if plan.ask.objective == "throughput":
+        words += (f"; with {plan.runtime.slots} slots every stream advances a token in "
+                  f"{format_ns(plan.provenance.solver.value)}")  # fmt: skip
+    return words
+
+
+def _prompt_words(plan: Plan) -> str:
+    prefill = plan.predicted.prefill
+    assert prefill is not None
+    beats = prefill.chunks + len(plan.stages) - 1
+    slowest = slowest_stage(plan)
+    return (f"{prefill.prompt} prompt tokens take {format_ns(prefill.total_ns)}: {beats} beats of "
+            f"{format_ns(prefill.total_ns // beats)}; the slowest stage is {slowest} "
+            f"({_names(plan, slowest)})")  # fmt: skip
+
+
+def _names(plan: Plan, number: int) -> str:
+    return "+".join(rank.device for rank in plan.stages[number].ranks)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share < 0.9995 else "all"
+    if share >= 0.9995:
+        return "all"
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "< 0.1 %"
 
 
 def proof_sentence(plan: Plan) -> str:

@@ -56,23 +56,35 @@ def _effects(answer: Sensitivity, *, is_narrow: bool) -> Table:
     table.add_column("new choice", justify="right", no_wrap=True)
     table.add_column("which is", overflow="fold")
     for effect in answer.effects:
-        if _is_idle(effect, answer.value):
+        if _is_idle(effect, answer) or _is_tie(effect, answer):
             continue
-        values = (_kept(effect, answer.value, is_narrow), _best(effect, answer.value, is_narrow))
+        values = (_kept(effect, answer.value, is_narrow), _best(effect, answer, is_narrow))
         table.add_row(effect.change, *values, _flip(effect))
     return table
 
 
-def _is_idle(effect: Effect, base: int) -> bool:
+def _is_idle(effect: Effect, answer: Sensitivity) -> bool:
     """Hardly anything changes, neither as the plan is nor by solving anew."""
-    if effect.flips_to or effect.context is not None:
-        return False
-    values = (effect.kept_value, effect.value)
-    return all(value is not None and abs(value - base) < IDLE * base for value in values)
+    return effect.flips_to is None and _is_small(effect, answer)
+
+
+def _is_tie(effect: Effect, answer: Sensitivity) -> bool:
+    """Another shape is chosen, but this one stays as good: headroom or names decide."""
+    return effect.flips_to is not None and effect.kept_value == effect.value \
+        and _is_small(effect, answer)  # fmt: skip
+
+
+def _is_small(effect: Effect, answer: Sensitivity) -> bool:
+    values, base = (effect.kept_value, effect.value), answer.value
+    same = effect.context in (None, answer.context)
+    return same and all(value is not None and abs(value - base) < IDLE * base for value in values)
 
 
 def _idle_words(answer: Sensitivity) -> Iterator[str]:
-    idle = [effect.change for effect in answer.effects if _is_idle(effect, answer.value)]
+    ties = [effect.change for effect in answer.effects if _is_tie(effect, answer)]
+    idle = [effect.change for effect in answer.effects if _is_idle(effect, answer)]
+    if ties:
+        yield f"no faster, but headroom or names choose another shape: {'; '.join(ties)}"
     if idle:
         yield f"less than {100 * IDLE:g} %, same plan: {'; '.join(idle)}"
 
@@ -84,12 +96,12 @@ def _kept(effect: Effect, base: int, is_narrow: bool) -> str:
     return delta_words(effect.kept_value - base, base, is_narrow)
 
 
-def _best(effect: Effect, base: int, is_narrow: bool) -> str:
+def _best(effect: Effect, answer: Sensitivity, is_narrow: bool) -> str:
     if effect.value is None:
         return "nothing fits"
-    if effect.context is not None:
+    if effect.context not in (None, answer.context):
         return f"{effect.context} tokens"
-    return delta_words(effect.value - base, base, is_narrow)
+    return delta_words(effect.value - answer.value, answer.value, is_narrow)
 
 
 def _flip(effect: Effect) -> Text:
@@ -101,4 +113,6 @@ def _flip(effect: Effect) -> Text:
 def _threshold(found: Threshold) -> str:
     if found.factor is None:
         return f"{found.what}: this plan stays even at {SLOWEST:g} x of what was measured"
+    if found.factor >= 0.995:
+        return f"{found.what}: another plan is chosen as soon as it is slower"
     return f"{found.what}: another plan is chosen below {found.factor:.2f} x of what was measured"

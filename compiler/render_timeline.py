@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from plancc.compiler.explain import Beat, Binding, Explanation
+from plancc.compiler.explain import Explanation
+from plancc.compiler.explain_beats import Beat
+from plancc.compiler.explain_binding import Binding
 from plancc.compiler.render_bars import (
     COMPUTE,
     EXCHANGE,

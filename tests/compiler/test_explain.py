@@ -13,7 +13,8 @@ from plancc_explain_plans import GIB, group_plan
 from plancc_hand_plans import hand_plan, restamp
 from rich.console import Console
 
-from plancc.compiler.explain import Binding, explain
+from plancc.compiler.explain import explain
+from plancc.compiler.explain_binding import Binding
 from plancc.compiler.explain_room import held_bytes, next_cut
 from plancc.compiler.render_bars import apportion
 from plancc.compiler.render_explain import explanation_html, show_explanation
