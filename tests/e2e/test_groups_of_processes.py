@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one(home: Path) -> str:
-    ran = run_planrun(home / "one.json", "--prompt", PROMPT, "--max-tokens", 32,
+    ran = run_planrun(home / "one.json", "--prompt", PROMPT, "--max-tokens", 64,
                       "--weights", home / "toy", "--record", home / "one.record")  # fmt: skip
     assert ran.code == 0, ran.err
     return (home / "one.record").read_text()
@@ -45,7 +45,7 @@ def one(home: Path) -> str:
 def test_processes_of_a_group_write_the_record_of_one_device(
     name: str, home: Path, one: str
 ) -> None:
-    ran = run_planrun(home / f"{name}.json", "--prompt", PROMPT, "--max-tokens", 32,
+    ran = run_planrun(home / f"{name}.json", "--prompt", PROMPT, "--max-tokens", 64,
                       "--weights", home / "toy", "--record", home / f"{name}.record",
                       "--json")  # fmt: skip
     assert ran.code == 0, ran.err
