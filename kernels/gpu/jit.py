@@ -1,0 +1,17 @@
+"""Triton's decorator with types. A parameter that is no constant is annotated `tensor`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import triton
+
+
+def kernel(source: Callable[..., Any]) -> Any:
+    """A function that kernels call."""
+    return triton.jit(source)
+
+
+def entry(unspecialized: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Any]:
+    """A kernel that is launched. What it computes may not depend on the value of a name given:
+    the compiler would make a kernel of its own for 1, and for multiples of 16."""
+    return triton.jit(do_not_specialize=list(unspecialized))  # type: ignore[no-any-return]

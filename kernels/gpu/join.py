@@ -1,0 +1,96 @@
+"""Attention's output and the MLP's down projection: a sum over K joins the residual.
+
+The down projection is tile_tree/1: the sum over its tiles in the fixed tree. The output projection
+has one tile for each piece of K. With two pieces the tree's two halves are summed by programs of
+their own, and whoever ends last adds left + right: the order is the tree's in any case.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+import triton.language as tl
+from triton.language import tensor
+
+from plancc.kernels.gpu.jit import entry, kernel
+from plancc.kernels.gpu.launch import launch, prefetch, wait_for_previous
+from plancc.kernels.gpu.norm import write_residual
+from plancc.kernels.gpu.tilings import Tiling, padded_rows
+from plancc.kernels.gpu.tree import sum_over_tiles, tile_start
+
+
+@kernel
+def _add_halves(
+    acc: tensor, partials: tensor, counters: tensor, rows: tensor, num_rows: tensor, columns: 
+    tensor,
+    N: tl.constexpr,
+) -> Any:  # fmt: skip
+    """(is this program the last, left + right of both)."""
+    at = rows[:, None] * N + columns[None, :]
+    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
+    tl.store(partials + tl.program_id(1) * num_rows * N + at, acc, mask=is_in)
+    tl.debug_barrier()
+    counter = counters + tl.program_id(0)
+    is_last = tl.atomic_add(counter, 1, sem="acq_rel") == 1
+    left = tl.load(partials + at, mask=is_in & is_last, other=0.0, cache_modifier=".cg")
+    right = tl.load(partials + num_rows * N + at, mask=is_in & is_last, other=0.0,
+                    cache_modifier=".cg")  # fmt: skip
+    tl.store(counter, 0, mask=is_last)
+    return is_last, left + right
+
+
+@entry(["num_rows"])
+def _join(
+    x: tensor, w: tensor, bias: tensor, residual: tensor, gained: tensor, squares: tensor, gain: 
+    tensor, partials: tensor, counters: tensor, num_rows: tensor,
+    N: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, LEVELS: 
+    tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: 
+    tl.constexpr, WIDE: tl.constexpr, PIECES: tl.constexpr, AHEAD_BYTES: tl.constexpr, EARLY: 
+    tl.constexpr, OVERLAP: tl.constexpr,
+) -> Any:  # fmt: skip
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    HALF: tl.constexpr = TILES if PIECES == 1 else (TILES + 1) // 2
+    first = tl.program_id(1) * HALF
+    end = tl.minimum(first + HALF, TILES)
+    start = tile_start(first, K, TILES, GROUP)
+    prefetch(w + tl.minimum(columns, N - 1).to(tl.int64) * K + start, AHEAD_BYTES, OVERLAP)
+    wait_for_previous(OVERLAP)
+    rows = tl.arange(0, ROWS)
+    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
+    before = tl.load(residual + rows[:, None] * N + columns[None, :], mask=is_in, other=0.0)
+    gains = tl.load(gain + columns, mask=columns < N, other=0.0)
+    acc = sum_over_tiles(x, w, num_rows, columns, first, end, N, K, TILES, GROUP, LEVELS, BLOCKS,
+                         ROWS, BLOCK_N, BLOCK_K, WIDE, EARLY, OVERLAP)  # fmt: skip
+    if PIECES == 2:
+        is_last, acc = _add_halves(acc, partials, counters, rows, num_rows, columns, N)
+        num_rows = tl.where(is_last, num_rows, 0)
+    if bias is not None:
+        acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+    write_residual(before.to(tl.float32) + acc, residual, gained, squares, gains, rows, num_rows,
+                   tl.program_id(0) * BLOCK_N, N, BLOCK_N)  # fmt: skip
+
+
+def join(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor,
+    gained: torch.Tensor, squares: torch.Tensor, gain: torch.Tensor, *,
+    tiling: Tiling, partials: torch.Tensor, counters: torch.Tensor, bounds: tuple[int, ...],
+    group: int,
+) -> None:  # fmt: skip
+    """residual [rows, N] += x [rows, K] times w [N, K] plus bias, rounded once.
+
+    gained and squares are written for the norm with `gain` that comes next. bounds: borders of the
+    tiles, ir.tiles.tile_bounds of K and group. partials: float32, two times rows x N; counters:
+    int32 zeros, N / 32 of them, zeros again afterwards.
+    """
+    num_rows, (n, k), tiles = x.shape[0], w.shape, len(bounds) - 1
+    widest = max(end - first for first, end in pairwise(bounds))
+    pieces = min(tiling.pieces, tiles)
+    half = bounds[(tiles + 1) // 2] * w.element_size()
+    row_bytes = k * w.element_size()
+    piece_bytes = row_bytes if pieces == 1 else 0 if half % 16 else min(half, row_bytes - half)
+    launch(
+        _join, (-(-n // tiling.block_n), pieces), x, w, bias, residual, gained, squares, gain,
+        partials, counters, num_rows, N=n, K=k, TILES=tiles, GROUP=group,
+        LEVELS=max(1, (tiles - 1).bit_length()), BLOCKS=-(-widest // tiling.block_k),
+        ROWS=padded_rows(num_rows), PIECES=pieces, **tiling.constants(piece_bytes),
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""How decode products are cut into programs: by role and shape, never by the number of rows.
+
+Chosen by measurement on one H200 (plans/measured/2026-11-29-h200-kernels.md); another device runs
+them too, with the same bits.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+MAX_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """block_n x block_k weights at a time; `wide`: they are the left operand of the product.
+
+    ahead_bytes: of each weight row, asked for before the wait. early: how many blocks before its
+    end a program lets the next kernel start; 0: when it ends. pieces: in how many parts K is cut.
+    """
+
+    block_n: int
+    block_k: int
+    wide: bool
+    warps: int
+    stages: int
+    ahead_bytes: int = 0
+    early: int = 0
+    pieces: int = 1
+
+    def constants(self, row_bytes: int) -> dict[str, Any]:
+        """What the kernels' launches take of it."""
+        ahead = min(self.ahead_bytes, row_bytes) if row_bytes % 16 == 0 else 0
+        return {
+            "BLOCK_N": self.block_n,
+            "BLOCK_K": self.block_k,
+            "WIDE": self.wide,
+            "AHEAD_BYTES": ahead,
+            "EARLY": self.early,
+            "warps": self.warps,
+            "stages": self.stages,
+        }
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (count - 1).bit_length()
+
+
+def padded_rows(num_rows: int) -> int:
+    """16, 32 or 64."""
+    assert 1 <= num_rows <= MAX_ROWS, f"{num_rows} rows: expected 1 to {MAX_ROWS}"
+    return max(16, power_of_two(num_rows))
+
+
+ROLES = ("qkv", "o", "gate_up", "down", "head")
+_FAST = {
+    "qkv": Tiling(64, 128, wide=True, warps=4, stages=5, early=2),
+    "o": Tiling(64, 128, wide=True, warps=4, stages=9, ahead_bytes=1024, early=4),
+    "gate_up": Tiling(64, 128, wide=True, warps=4, stages=4),
+    "down": Tiling(64, 128, wide=True, warps=4, stages=6, ahead_bytes=512, early=8, pieces=2),
+    "head": Tiling(64, 128, wide=True, warps=4, stages=4),
+}
+_EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
+
+
+def tiling(role: str, itemsize: int, num_rows: int, span: int) -> Tiling:
+    """Of a role in a model whose numbers have itemsize bytes; span: K, or a tile's columns.
+
+    More rows want more room a stage, so there are fewer stages: what is summed, and in which
+    order, is the same.
+    """
+    found = _FAST[role] if itemsize < 4 else replace(_EXACT, pieces=_FAST[role].pieces)
+    whole = span & -span  # the largest power of two that divides it
+    found = replace(found, block_k=min(found.block_k, max(32, whole)))
+    most = {16: found.stages, 32: 5, 64: 4}[padded_rows(num_rows)]
+    return replace(found, stages=min(found.stages, most))
