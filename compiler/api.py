@@ -55,7 +55,7 @@ def with_free_choice(state: Compilation) -> Compilation:
     plan, placement = state.plan, state.placement
     assert plan is not None
     assert placement is not None
-    row = free_row(plan.model, state.topology, state.ask, placement)
+    row = free_row(plan.model, state.topology, state.ask, placement.stages)
     if row is None:
         return state
     rows = (*plan.alternatives, row)

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.compiler.explain import Explanation, explain
+from plancc.compiler.pins import pins_of, row_of_pins
 from plancc.compiler.plan_cmd import warn_if_edited
+from plancc.compiler.spinner import spinner
 from plancc.ir.errors import BadInput
 from plancc.ir.plan import Input, Plan, read_plan
 
 if TYPE_CHECKING:
     from plancc.compiler.explain_sensitivity import Progress, Sensitivity
+    from plancc.ir.topology import Topology
 
 _PATH = click.Path(path_type=Path)
 
@@ -26,12 +29,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--topo", type=_PATH, help="Its topology: also say what would change the plan.")
 @click.option("--model", type=_PATH, help="Its manifest, to be sure that it is the same.")
 @click.option("--quick", is_flag=True, help="With --topo: move layers, but solve nothing anew.")
+@click.option("--all", "full", is_flag=True, help="Try every change, where a solve takes long too.")
 @click.option("--no-sensitivity", is_flag=True, help="The plan alone, whatever --topo says.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
 @click.option("--html", type=_PATH, metavar="FILE", help="The same screen as one HTML file.")
 def explain_command(
-    plan: Path, topo: Path | None, model: Path | None, quick: bool, no_sensitivity: bool,
-    as_json: bool, html: Path | None,
+    plan: Path, topo: Path | None, model: Path | None, quick: bool, full: bool,
+    no_sensitivity: bool, as_json: bool, html: Path | None,
 ) -> None:  # fmt: skip
     """Say why PLAN is as it is: one step as a picture, what binds each device, what lost.
 
@@ -41,13 +45,21 @@ def explain_command(
     document = read_plan(plan)
     warn_if_edited(document, plan)
     _same_model(document, model)
-    answer = explain(document)
-    if topo is not None and not no_sensitivity:
-        answer = replace(answer, sensitivity=_sensitivity(document, topo, quick))
+    if topo is None or no_sensitivity:
+        _deliver(document, explain(document), as_json, html)
+        return
+    topology = _topology(document, topo)
+    if not quick:
+        document = _with_free_choice(document, topology)
+    found = _sensitivity(document, topology, is_quick=quick, is_full=full)
+    _deliver(document, replace(explain(document), sensitivity=found), as_json, html)
+
+
+def _deliver(plan: Plan, answer: Explanation, as_json: bool, html: Path | None) -> None:
     if as_json:
-        click.echo(json.dumps(_data(document, answer), indent=2))
+        click.echo(json.dumps(_data(plan, answer), indent=2))
     else:
-        _draw(document, answer, html)
+        _draw(plan, answer, html)
 
 
 def _data(plan: Plan, answer: Explanation) -> dict[str, Any]:
@@ -72,14 +84,35 @@ def _same(what: str, wanted: Input, found: str) -> None:
         )
 
 
-def _sensitivity(plan: Plan, path: Path, quick: bool) -> "Sensitivity":
-    from plancc.compiler.explain_sensitivity import sensitivity
+def _topology(plan: Plan, path: Path) -> "Topology":
     from plancc.ir.topology import read_topology
 
     topology = read_topology(path)
     _same(f"--topo {path}", plan.inputs.topology, topology.digest())
+    return topology
+
+
+def _with_free_choice(plan: Plan, topology: "Topology") -> Plan:
+    """What pins cost, solved now where compiling had no time for it."""
+    if row_of_pins(plan) is not None or not pins_of(plan.ask):
+        return plan
+    from plancc.compiler.explain_price import placement_of
+    from plancc.compiler.free_choice import free_row
+
+    with spinner("solving without the pins"):
+        stages = placement_of(plan).stages
+        row = free_row(plan.model, topology, plan.ask, stages, is_patient=True)
+    rows = plan.alternatives if row is None else (*plan.alternatives, row)
+    return plan.model_copy(update={"alternatives": rows})
+
+
+def _sensitivity(
+    plan: Plan, topology: "Topology", *, is_quick: bool, is_full: bool
+) -> "Sensitivity":
+    from plancc.compiler.explain_sensitivity import sensitivity
+
     with _bar("solving what could be different") as progress:
-        return sensitivity(plan, topology, quick=quick, progress=progress)
+        return sensitivity(plan, topology, is_quick=is_quick, is_full=is_full, progress=progress)
 
 
 @contextmanager

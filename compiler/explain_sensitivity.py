@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from plancc.compiler.explain_moves import Move, moves_of
 from plancc.compiler.explain_price import lack, placement_of, worth
-from plancc.compiler.explain_variants import Part, Variant, changed, variants
+from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
 from plancc.compiler.free_choice import layout_words
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.ir.errors import DoesNotFit
@@ -17,6 +17,7 @@ from plancc.ir.plan import Plan
 from plancc.ir.topology import Topology
 
 SLOWEST, SOLVES = 0.25, 6
+MOST_SLOW_SOLVES = 12
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,29 @@ Progress = Callable[[int, int], None]
 
 
 def sensitivity(
-    plan: Plan, topology: Topology, *, quick: bool, progress: Progress = lambda done, of: None
+    plan: Plan,
+    topology: Topology,
+    *,
+    is_quick: bool = False,
+    is_full: bool = False,
+    progress: Progress = lambda done, of: None,
 ) -> Sensitivity:
-    """Moves always; effects and thresholds unless `quick`, or where a solve takes too long."""
-    base = worth(plan.model, topology, plan.ask, placement_of(plan))
-    answer = Sensitivity(base, plan.runtime.context, moves_of(plan, topology), (), (), ())
-    if quick:
-        return replace(answer, notes=("solves left out: --quick",))
-    from plancc.compiler.explain_solve import can_solve, solve  # the solver is slow to import
+    """Moves always. Changes are solved unless `is_quick`, or where one takes as long as compiling.
 
-    if not can_solve(plan.model, topology, plan.ask):
+    Where a solve takes seconds only the most promising are, without thresholds, unless `is_full`.
+    """
+    base = worth(plan.model, topology, plan.ask, placement_of(plan))
+    moves = moves_of(plan, topology)
+    answer = Sensitivity(base, plan.runtime.context, moves, (), (), ())
+    if is_quick:
+        return replace(answer, notes=("solves left out: --quick",))
+    from plancc.compiler.explain_solve import can_solve, is_light, solve  # slow to import
+
+    question = (plan.model, topology, plan.ask)
+    if not can_solve(*question):
         note = "solves left out: with so many devices each takes as long as compiling"
         return replace(answer, notes=(note,))
-    return _Trials(plan, topology, solve, progress).run(answer)
+    return _Trials(plan, topology, solve, progress).run(answer, is_full or is_light(*question))
 
 
 class _Trials:
@@ -89,22 +100,22 @@ class _Trials:
         self._progress = progress
         self._done = self._total = 0
 
-    def run(self, answer: Sensitivity) -> Sensitivity:
-        tried = variants(self._plan, self._topology)
-        self._total = 1 + len(tried) + 2 * SOLVES
+    def run(self, answer: Sensitivity, is_full: bool) -> Sensitivity:
+        every = variants(self._plan, self._topology)
+        tried = every if is_full else most_promising(every, MOST_SLOW_SOLVES)
+        self._total = 1 + len(tried) + (2 * SOLVES if is_full else 0)
         fresh = self._count(self._solved(Variant(Part("slots", (), ""), 1)))
         found = [(variant, self._effect(variant)) for variant in tried]
         effects = [(variant, effect) for variant, effect in found if effect is not None]
-        thresholds = tuple(self._threshold(part, flips)
-                           for part, flips in _dearest(effects, answer))  # fmt: skip
+        limits = _dearest(effects, answer) if is_full else []
+        thresholds = tuple(self._threshold(part, flips) for part, flips in limits)
         self._progress(self._total, self._total)
-        return replace(
-            answer,
-            effects=tuple(sorted((effect for _, effect in effects),
-                                 key=lambda effect: _size(effect, answer))),
-            thresholds=thresholds,
-            notes=(*self._fresh_note(fresh), *_untried(found)),
-        )  # fmt: skip
+        rows = sorted((effect for _, effect in effects), key=lambda effect: _size(effect, answer))
+        left_out = [variant.words for variant in every if variant not in tried]
+        notes = [*self._fresh_note(fresh), *_untried(found)]
+        if left_out:
+            notes.append(f"left out, since a solve takes long (--all): {'; '.join(left_out)}")
+        return replace(answer, effects=tuple(rows), thresholds=thresholds, notes=tuple(notes))
 
     def _fresh_note(self, fresh: Placement | None) -> tuple[str, ...]:
         """A plan that its own question no longer gives was edited, or made by other rules."""

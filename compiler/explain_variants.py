@@ -27,6 +27,7 @@ class Part:
     kind: Kind
     names: tuple[str, ...]  # a device; 'a->b' of each link; a group's devices
     words: str
+    is_used: bool = True  # by a stage of the plan
 
 
 @dataclass(frozen=True)
@@ -47,24 +48,36 @@ class Variant:
 
 def variants(plan: Plan, topology: Topology) -> tuple[Variant, ...]:
     """In the order of the plan's stages: reads, memory, links, exchanges, then the ask."""
-    found: list[Variant] = []
-    for part, is_used in device_parts(plan, topology, "read"):
-        found += [Variant(part, factor) for factor in ((1.1, 0.9) if is_used else (1.1,))]
-    found += [Variant(part, 1) for part, _ in device_parts(plan, topology, "memory")]
-    for part, is_used in link_parts(plan, topology):
-        found += [Variant(part, factor) for factor in ((1.1, 0.9) if is_used else (1.1,))]
-    for part in _exchange_parts(plan, topology):
-        found += [Variant(part, 1.1), Variant(part, 0.9)]
+    rates = (
+        *device_parts(plan, topology, "read"),
+        *link_parts(plan, topology),
+        *_exchange_parts(plan, topology),
+    )
+    found = [Variant(part, factor) for part in rates
+             for factor in ((1.1, 0.9) if part.is_used else (1.1,))]  # fmt: skip
+    found += [Variant(part, 1) for part in device_parts(plan, topology, "memory")]
     if plan.ask.objective != "context":
         found.append(Variant(Part("context", (), "context"), 2))
-    found.append(Variant(Part("slots", (), "slots"), 2))
-    return tuple(found)
+    return (*found, Variant(Part("slots", (), "slots"), 2))
 
 
-def device_parts(
-    plan: Plan, topology: Topology, kind: Literal["read", "memory"]
-) -> Iterator[tuple[Part, bool]]:
-    """(part, is it used?) of one device of each class: used ones first, in stage order."""
+def most_promising(tried: Sequence[Variant], count: int) -> tuple[Variant, ...]:
+    """So many of them, in their order: the ask, what gets slower, room where the plan is."""
+    ranks = sorted(range(len(tried)), key=lambda index: (_promise(tried[index]), index))
+    return tuple(tried[index] for index in sorted(ranks[:count]))
+
+
+def _promise(variant: Variant) -> int:
+    part = variant.part
+    if part.kind in ("context", "slots"):
+        return 0
+    if part.is_used and part.kind == "memory":
+        return 2
+    return 1 if part.is_used and variant.factor < 1 else 3
+
+
+def device_parts(plan: Plan, topology: Topology, kind: Literal["read", "memory"]) -> Iterator[Part]:
+    """One device of each class: used ones first, in stage order."""
     used = [rank.device for stage in plan.stages for rank in stage.ranks]
     problem = build_problem(plan.model, topology, plan.ask)
     classes = dict(zip(problem.seats, problem.seat_classes, strict=True))
@@ -76,11 +89,11 @@ def device_parts(
         alike = sum(other == classes[name] for other in classes.values()) - 1
         words = f"{name} (or {alike} like it)" if alike else name
         what = "read rate of" if kind == "read" else "memory of"
-        yield Part(kind, (name,), f"{what} {words}"), name in used
+        yield Part(kind, (name,), f"{what} {words}", name in used)
 
 
-def link_parts(plan: Plan, topology: Topology) -> Iterator[tuple[Part, bool]]:
-    """(part, is it used?) of links with equal numbers: those that hops take, then the rest."""
+def link_parts(plan: Plan, topology: Topology) -> Iterator[Part]:
+    """Links with equal numbers together: those that cost the plan most, then all the rest."""
     hops = _used_pairs(plan)
     groups: dict[object, list[Link]] = {}
     for link in sorted(topology.links, key=lambda link: (link.from_, link.to)):
@@ -91,15 +104,13 @@ def link_parts(plan: Plan, topology: Topology) -> Iterator[tuple[Part, bool]]:
     used = taken[:MOST_LINK_GROUPS]
     for key in used:
         first = next(f"{a}->{b}" for a, b in hops if (a, b) in _pairs(groups[key]))
-        yield _link_part(groups[key], first), True
+        yield _link_part(groups[key], first)
     rest = [link for key, links in groups.items() if key not in used for link in links]
     if rest:
         words = "all links" if not used else "all other links"
         names = tuple(f"{link.from_}->{link.to}" for link in rest)
-        yield (
-            Part("link", names, words if len(rest) > 1 else f"link {names[0]}"),
-            len(taken) > len(used),
-        )
+        words = words if len(rest) > 1 else f"link {names[0]}"
+        yield Part("link", names, words, len(taken) > len(used))
 
 
 def _link_part(links: Sequence[Link], first: str) -> Part:

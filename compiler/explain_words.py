@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from plancc.compiler.explain_beats import busy_ns, slowest_stage
-from plancc.compiler.pins import pins_of, pins_said, row_of_pins
+from plancc.compiler.pins import flags_of, pins_of, pins_said, row_of_pins
 from plancc.ir.plan import Alternative, Plan
 from plancc.ir.units import format_bytes, format_ns
 
@@ -100,12 +100,13 @@ def pins_sentence(plan: Plan) -> str | None:
     pins, row = pins_of(plan.ask), row_of_pins(plan)
     if not pins:
         return None
-    flags, verb = pins_said(plan.ask), "costs" if len(pins) == 1 else "cost"
     if row is None or row.value is None:
-        return f"{flags}: what without would be was not solved"
+        return f"{pins_said(plan.ask)}: the choice without was not solved; explain --topo does"
+    flags = flags_of(row)
+    said, verb = pins_said(plan.ask, flags), "costs" if len(flags) == 1 else "cost"
     if row.verdict == "chosen":
-        return f"{flags} {verb} nothing: without, the choice is the same"
-    return f"{flags} {verb} {_pin_cost(plan, row)}; {_tightest(plan)}"
+        return f"{said} {verb} nothing: without, the choice is the same"
+    return f"{said} {verb} {_pin_cost(plan, row)}; {_tightest(plan)}"
 
 
 def _pin_cost(plan: Plan, row: Alternative) -> str:

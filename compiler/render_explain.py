@@ -12,7 +12,7 @@ from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_show import delta_words, lost_words, plain_table, section_title
 from plancc.compiler.render_timeline import timeline
 from plancc.compiler.summary import layer_range
-from plancc.ir.plan import Alternative, Plan
+from plancc.ir.plan import Alternative, Plan, Stage
 
 
 def show_explanation(plan: Plan, answer: Explanation, console: Console) -> None:
@@ -25,7 +25,7 @@ def _parts(plan: Plan, answer: Explanation, console: Console) -> Iterator[Render
     yield section_title("One step", f"decode of one token at context {plan.runtime.context}")
     yield from timeline(plan, answer, console)
     yield section_title("What binds each device")
-    yield _bindings(answer)
+    yield _bindings(plan, answer)
     yield section_title("Why this shape")
     yield _reasons(answer)
     lost = [item for item in plan.alternatives if item.verdict != "chosen" and not is_pin_row(item)]
@@ -47,9 +47,10 @@ def _header(plan: Plan) -> Text:
     )  # fmt: skip
 
 
-def _bindings(answer: Explanation) -> Table:
+def _bindings(plan: Plan, answer: Explanation) -> Table:
+    grouped = any(len(beat.devices) > 1 for beat in answer.beats)
     table = plain_table()
-    for name in ("device", "layers"):
+    for name in ("device", "layers", *(["of MLPs"] if grouped else [])):
         table.add_column(name, overflow="fold")
     table.add_column("full", justify="right", no_wrap=True)
     table.add_column("mostly", no_wrap=True)
@@ -57,15 +58,26 @@ def _bindings(answer: Explanation) -> Table:
     table.add_column("bound by", overflow="fold")
     for binding in answer.bindings:
         beats = [answer.beats[number] for number in binding.stages]
+        shares = [", ".join(_share(plan.stages[number], binding.device)
+                            for number in binding.stages)]  # fmt: skip
         table.add_row(
             binding.device,
             ", ".join(layer_range(beat.layers) for beat in beats),
+            *(shares if grouped else []),
             f"{100 * binding.used:.1f} %",
             f"{binding.largest} {100 * binding.largest_share:.0f} %",
             f"{binding.gb_s:.0f} GB/s",
             binding.words,
         )
     return table
+
+
+def _share(stage: Stage, device: str) -> str:
+    """Tiles of every MLP that a rank of a group has, of how many: '7/16'."""
+    tiles = {rank.device: rank.mlp_tiles for rank in stage.ranks}[device]
+    return (
+        f"{tiles[1] - tiles[0]}/{stage.ranks[-1].mlp_tiles[1]}" if len(stage.ranks) > 1 else "all"
+    )
 
 
 def _reasons(answer: Explanation) -> Table:

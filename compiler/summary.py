@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plancc.compiler.pins import pins_of, row_of_pins
+from plancc.compiler.pins import flags_of, row_of_pins
 from plancc.ir.plan import Plan
 from plancc.ir.units import format_bytes, format_ns
 
@@ -54,7 +54,7 @@ def pins_data(plan: Plan) -> dict[str, Any] | None:
     if row is None or row.value is None:
         return None
     value = plan.provenance.solver.value
-    return {"flags": list(pins_of(plan.ask)), "value": value, "free_value": row.value,
+    return {"flags": list(flags_of(row)), "value": value, "free_value": row.value,
             "costs": value - row.value, "free": row.note}  # fmt: skip
 
 

@@ -159,7 +159,7 @@ def test_the_screen_with_sensitivity_is_as_reviewed(
     width: int, golden: Callable[[str, str], None]
 ) -> None:
     plan = tiny_plan(**FLAGS)
-    found = sensitivity(plan, three_devices(), quick=False)
+    found = sensitivity(plan, three_devices())
     still = fixed(plan, *TINY_ROWS)
     answer = replace(explain(still), sensitivity=found)
     stream = io.StringIO()
@@ -180,7 +180,7 @@ def test_the_screen_of_a_large_plan_is_as_reviewed(
     topology = read_topology(ROOT / "plans/topologies/mixed-8.yaml")
     devices = ("r3090", "r4090", "r5090", "a100")
     plan = fixed(compile(manifest, topology, Ask(tp="off", devices=devices)), *MIXED_ROWS)
-    answer = replace(explain(plan), sensitivity=sensitivity(plan, topology, quick=True))
+    answer = replace(explain(plan), sensitivity=sensitivity(plan, topology, is_quick=True))
     stream = io.StringIO()
     show_explanation(plan, answer, Console(file=stream, width=width, highlight=False))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())

@@ -96,7 +96,10 @@ def test_a_free_choice_that_lacks_a_number_is_said_not_to_be_solved() -> None:
     ask = tiny_ask(objective="prefill", devices=("d0", "d1"))
     plan = compile(tiny_manifest(), topology, ask)
     assert row_of_pins(plan) is None
-    assert pins_sentence(plan) == "--devices d0,d1: what without would be was not solved"
+    assert (
+        pins_sentence(plan)
+        == "--devices d0,d1: the choice without was not solved; explain --topo does"
+    )
 
 
 def test_a_faster_pin_says_that_the_margin_chose_smaller() -> None:

@@ -1,5 +1,6 @@
 """What would change a plan: moves and changed numbers, against compiling each of them anew."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -8,10 +9,13 @@ from plancc_builders import build_device, build_layer, build_model, build_topolo
 from plancc_examples import KIB, three_devices, tiny_ask, tiny_manifest
 
 from plancc.compiler.api import compile
+from plancc.compiler.cost.predict import predict
 from plancc.compiler.explain import explain
 from plancc.compiler.explain_moves import moves_of
+from plancc.compiler.explain_price import placement_of
 from plancc.compiler.explain_sensitivity import SLOWEST, Effect, Sensitivity, sensitivity
-from plancc.compiler.explain_variants import Part, Variant, changed, variants
+from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
+from plancc.compiler.placement.placement import Placement
 from plancc.ir.ask import Ask
 from plancc.ir.errors import DoesNotFit
 from plancc.ir.manifest import ModelManifest
@@ -26,7 +30,7 @@ def tiny(topology: Topology, **flags: Any) -> Plan:
 
 
 def answer_of(plan: Plan, topology: Topology) -> Sensitivity:
-    return sensitivity(plan, topology, quick=False)
+    return sensitivity(plan, topology)
 
 
 def edited(topology: Topology, name: str, **fields: Any) -> Topology:
@@ -169,8 +173,8 @@ def test_devices_that_may_change_places_are_tried_once_and_equal_links_together(
     words = [variant.words for variant in variants(tiny(topology), topology)]
     assert words == [
         "read rate of g0 (or 5 like it) +10 %", "read rate of g0 (or 5 like it) -10 %",
-        "memory of g0 (or 5 like it) +1 GiB",
         "link g0->g1 and 29 like it +10 %", "link g0->g1 and 29 like it -10 %",
+        "memory of g0 (or 5 like it) +1 GiB",
         "context x 2", "slots x 2",
     ]  # fmt: skip
 
@@ -248,7 +252,7 @@ def test_a_plan_that_was_edited_is_said_to_be_no_longer_what_is_chosen() -> None
 
 
 def test_quick_moves_layers_and_solves_nothing() -> None:
-    answer = sensitivity(tiny(three_devices()), three_devices(), quick=True)
+    answer = sensitivity(tiny(three_devices()), three_devices(), is_quick=True)
     assert answer.moves
     assert (answer.effects, answer.thresholds) == ((), ())
     assert answer.notes == ("solves left out: --quick",)
@@ -256,7 +260,7 @@ def test_quick_moves_layers_and_solves_nothing() -> None:
 
 def test_progress_ends_where_it_said_it_would() -> None:
     heard: list[tuple[int, int]] = []
-    sensitivity(tiny(three_devices()), three_devices(), quick=False,
+    sensitivity(tiny(three_devices()), three_devices(),
                 progress=lambda done, of: heard.append((done, of)))  # fmt: skip
     assert heard[-1][0] == heard[-1][1]
     assert all(one[0] <= two[0] <= two[1] for one, two in pairwise(heard))
@@ -278,3 +282,94 @@ def test_a_model_in_bytes_and_the_context_objective_are_explained_too() -> None:
     assert bigger.context is not None
     assert bigger.context > plan.runtime.context
     assert explain(plan).reasons
+
+
+def linked(latency_us: float, free: int = 1300, **flags: Any) -> tuple[Topology, Plan]:
+    """Three devices that share every layer while exchanges are fast enough."""
+    rows = [build_device(f"d{i}", free * KIB, gb_s=rate, launch_us=0.1)
+            for i, rate in enumerate((8.0, 5.0, 8.0))]  # fmt: skip
+    topology = build_topology(rows, latency_us=latency_us, gb_s=100.0, name="fast")
+    return topology, compile(tiny_manifest(), topology, tiny_ask(margin=0.0, **flags))
+
+
+def test_a_slower_link_turns_a_group_into_a_pipeline_at_the_threshold_that_is_said() -> None:
+    topology, plan = linked(10.0)
+    assert [len(stage.ranks) for stage in plan.stages] == [3]
+    found = {row.what: row.factor for row in answer_of(plan, topology).thresholds}
+    factor = found["link d0->d1 and 5 like it"]
+    assert factor is not None
+    assert 0.25 < factor < 1
+    near = linked(10.0 / (factor + 0.03))[1]
+    far = linked(10.0 / (factor - 0.03))[1]
+    assert [stage.mixer for stage in near.stages] == [stage.mixer for stage in plan.stages]
+    assert [len(stage.ranks) for stage in far.stages] == [1, 1]
+
+
+def test_a_plan_that_flips_between_group_and_pipeline_says_so() -> None:
+    topology, plan = linked(10.0)
+    answer = answer_of(plan, topology)
+    for row in answer.effects:
+        assert row.kept_value is not None
+        assert row.value is not None
+        assert row.kept_value >= row.value
+    roomier = effect(answer, "memory of d0 (or 1 like it) +1 GiB")
+    assert roomier.flips_to is not None
+    assert roomier.flips_to.startswith("on 1 device: d0 0..5")
+
+
+def test_a_layer_moved_into_a_group_costs_what_compiling_that_cut_says() -> None:
+    """d0 | d1+d2 by hand: the cut at 2 priced from the cut at 3."""
+    topology, plan = linked(1.0)
+    (group,) = plan.stages
+    placement = placement_of(plan)
+    pair = replace(placement.stages[0], devices=("d1", "d2"), tiles=((0, 8), (8, 16)),
+                   mixer="replicated", blocks=("head",), layers=(3, 6))  # fmt: skip
+    single = replace(pair, devices=("d0",), tiles=((0, 16),), mixer="single", blocks=("embed",),
+                     layers=(0, 3))  # fmt: skip
+    both = replace(placement, stages=(single, pair))
+    moved = replace(both, stages=(replace(single, layers=(0, 2)), replace(pair, layers=(2, 6))))
+    by_hand = edited_plan(plan, both)
+    found = next(move for move in moves_of(by_hand, topology) if move.target == "d1+d2")
+    question = (plan.model, topology, plan.ask)
+    assert found.delta_ns == (
+        predict(*question, moved).decode.step_ns - predict(*question, both).decode.step_ns
+    )
+
+
+def edited_plan(plan: Plan, placement: Placement) -> Plan:
+    stages = [
+        {"layers": stage.layers, "mixer": stage.mixer, "blocks": stage.blocks,
+         "ranks": [{"device": name, "mlp_tiles": tiles}
+                   for name, tiles in zip(stage.devices, stage.tiles, strict=True)]}
+        for stage in placement.stages
+    ]  # fmt: skip
+    return Plan.model_validate(plan.data() | {"stages": stages})
+
+
+def test_where_solves_take_long_the_most_promising_changes_are_tried() -> None:
+    parts = [
+        Part(kind, (name,), f"{kind} {name}", is_used)
+        for kind in ("read", "memory", "link")
+        for name, is_used in (("a", True), ("b", False))
+    ]
+    tried = [Variant(part, factor) for part in parts for factor in (1.1, 0.9)]
+    tried.append(Variant(Part("context", (), "context"), 2))
+    kept = most_promising(tried, 4)
+    assert [(variant.part.kind, variant.part.names, variant.factor) for variant in kept] == [
+        ("read", ("a",), 0.9), ("memory", ("a",), 1.1), ("link", ("a",), 0.9), ("context", (), 2)
+    ]  # fmt: skip
+    assert most_promising(tried, 99) == tuple(tried)
+
+
+def test_with_many_devices_and_groups_only_some_changes_are_solved_unless_all_are_asked() -> None:
+    rows = [build_device(f"g{i}", 1300 * KIB, gb_s=8.0 - i, launch_us=2.0) for i in range(5)]
+    topology = build_topology(rows, name="five", latency_us=100.0)
+    plan = compile(tiny_manifest(), topology, tiny_ask(margin=0.0))
+    some, every = sensitivity(plan, topology), sensitivity(plan, topology, is_full=True)
+    assert len(some.effects) == 12
+    assert some.thresholds == ()
+    assert any(note.startswith("left out, since a solve takes long (--all): ")
+               for note in some.notes)  # fmt: skip
+    assert len(every.effects) > 12
+    assert every.thresholds
+    assert set(some.effects) <= set(every.effects)
