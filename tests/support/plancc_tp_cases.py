@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plancc_builders import build_manifest, build_model
+from plancc_builders import build_manifest, build_model, gib
 
 from plancc.compiler.api import compile
 from plancc.compiler.check import check_plan
@@ -31,6 +31,14 @@ def cut_model(count: int, mixer: int, mlp: int, hidden_size: int = 64, **fields:
     of_model = {name: fields.pop(name) for name in ("embed", "head", "blocks") if name in fields}
     return build_model([cut_layer(mixer, mlp, **fields)] * count, hidden_size=hidden_size,
                        **of_model)  # fmt: skip
+
+
+def cut_bytes(
+    count: int, size: float, mlp_share: float, hidden_size: int, **fields: Any
+) -> ModelShape:
+    """Layers of `size` GiB, of which so large a part is MLP."""
+    mlp = int(gib(size) * mlp_share)
+    return cut_model(count, gib(size) - mlp, mlp, hidden_size, **fields)
 
 
 def forms_of(placement: Placement) -> list[tuple[str, tuple[str, ...], tuple[int, int]]]:
