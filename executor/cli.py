@@ -3,7 +3,9 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,9 @@ from plancc.executor.sampling import Sampling
 from plancc.ir.command import run_command
 from plancc.ir.errors import PlanccError
 from plancc.ir.version import VERSION
+
+if TYPE_CHECKING:
+    from plancc.executor.tasks import Task
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,6 +37,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--system", metavar="TEXT", help="A system turn before the prompt or the chat.")
 @click.option("--chat", is_flag=True, help="A conversation at the terminal.")
 @click.option("--bench", is_flag=True, help="Measure speed and memory, beside the prediction.")
+@click.option("--verify", type=_FILE, metavar="ALT", help="Run this plan of the same model too, "
+              "and tell the first difference of logits, tokens and KV.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--dry-run", is_flag=True, help="Only check that plan, weights and machine match.")
 @click.option("--record", type=_FILE, help="Write digests of logits and KV as JSON lines.")
@@ -42,62 +49,78 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def planrun(
     machine: Machine | None, /, temperature: float, top_k: int, top_p: float, seed: int,
     **flags: object,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Run PLAN on this machine."""
     sampling = Sampling(temperature, top_k, top_p, seed)
     options = Options(sampling=sampling, **flags)  # type: ignore[arg-type]
     refuse_flags(options)
     try:
-        run(options, machine or Machine())
+        return run(options, machine or Machine())
     except BrokenPipeError:  # the reader of our stdout has gone, as `head` does; click would say 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def refuse_flags(options: Options) -> None:
     """Raises a usage error for flags that do not go together."""
-    modes = [options.prompt is not None and not options.bench, options.chat, options.bench]
+    has_mode = options.bench or options.verify is not None
+    modes = [options.prompt is not None and not has_mode, options.chat, options.bench,
+             options.verify is not None]  # fmt: skip
     if sum(modes) != 1 and not options.dry_run:
-        raise click.UsageError("say one of --prompt TEXT, --chat, --bench or --dry-run")
+        raise click.UsageError("say one of --prompt TEXT, --chat, --bench, --verify or --dry-run")
     if options.raw and (options.chat or options.system is not None):
         raise click.UsageError(
             "--raw uses no chat template: it goes with neither --chat nor --system"
         )
-    if options.record is not None and (options.chat or options.bench):
+    if options.record is not None and (options.chat or has_mode):
         raise click.UsageError("--record goes with --prompt")
     if options.report is not None and not options.bench:
         raise click.UsageError("--report goes with --bench")
 
 
-def run(options: Options, machine: Machine) -> None:
-    """Check everything, then start the workers and serve what was asked."""
+def run(options: Options, machine: Machine) -> int:
+    """Check everything, then start the workers and serve what was asked. The exit code."""
+    passed = _check(options.plan, options, machine)
+    other = _check(options.verify, options, machine) if options.verify else None
+    if options.dry_run:
+        words = f"{options.plan}: plan, weights and machine match; nothing was started"
+        data = {"ok": True, "plan": passed.plan.digest, "weights": passed.weights.sha256,
+                "warnings": passed.warnings}  # fmt: skip
+        click.echo(json.dumps(data) if options.as_json else words)
+        return 0
+    if other is not None:
+        from plancc.executor.verify_cmd import run_verify
+
+        return run_verify(options, passed, other, partial(_serve, options, machine))
+    from plancc.executor.tasks import prepare
+
+    task = prepare(options, passed)  # whatever is wrong with the prompt is said first
+    _serve(options, machine, options.plan, passed, task)
+    return 0
+
+
+def _check(path: Path, options: Options, machine: Machine) -> Passed:
     from plancc.executor.screen import hash_bar, notes
 
     console = notes()
     with hash_bar() as on_hashed:
-        passed = preflight(options.plan, options.weights, os.environ, machine, on_hashed)
+        passed = preflight(path, options.weights, os.environ, machine, on_hashed)
     for warning in passed.warnings:
         console.print(f"warning: {warning}", markup=False)
     if options.verbose:
         for name in passed.weights.strays:
             console.print(f"note: {passed.weights.folder / name} is not part of the model",
                           markup=False)  # fmt: skip
-    if options.dry_run:
-        words = f"{options.plan}: plan, weights and machine match; nothing was started"
-        data = {"ok": True, "plan": passed.plan.digest, "weights": passed.weights.sha256,
-                "warnings": passed.warnings}  # fmt: skip
-        click.echo(json.dumps(data) if options.as_json else words)
-        return
-    _serve(options, passed, machine)
+    return passed
 
 
-def _serve(options: Options, passed: Passed, machine: Machine) -> None:
+def _serve(options: Options, machine: Machine, path: Path, passed: Passed, task: "Task") -> None:
+    """Start the workers of a plan, have the task done, and end them."""
     from plancc.executor.fleet import Fleet
     from plancc.executor.screen import load_bars, notes
     from plancc.executor.session import Session
-    from plancc.executor.tasks import prepare
 
-    task = prepare(options, passed)  # whatever is wrong with the prompt is said first
-    fleet = Fleet(passed.plan, options.plan, passed.weights, machine.backends)
+    fleet = Fleet(passed.plan, path, passed.weights, machine.backends)
     try:
         with fleet:
             if options.verbose:

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -133,7 +134,14 @@ class Engine:
         if not is_finite(logits):
             raise NonFinite(position)
         digest = hashlib.sha256(logits.tobytes()) if request.wants_digests else None
-        token = sample(logits, request.sampling(), position)
+        if request.logits_file:
+            with Path(request.logits_file).open("ab") as file:
+                file.write(logits.tobytes())
+        index = position - len(request.prompt_ids)
+        if index < len(request.forced_ids):
+            token = request.forced_ids[index]
+        else:
+            token = sample(logits, request.sampling(), position)
         return Sampled(
             token=token,
             position=position,

@@ -25,6 +25,7 @@ class Options:
     record: Path | None
     report: Path | None
     verbose: bool
+    verify: Path | None = None
 
     def request(self, prompt_ids: tuple[int, ...], stop_ids: tuple[int, ...]) -> Request:
         """A request of these flags."""

@@ -24,6 +24,8 @@ class Request(Frozen):
     top_p: float = 1.0
     seed: int = 0
     wants_digests: bool = False  # sha256 of each step's logits: costs time
+    forced_ids: tuple[Id, ...] = ()  # "drawn" in this order, whatever the logits say
+    logits_file: str | None = None  # where the driver appends each row of logits, float32
 
     @model_validator(mode="after")
     def _sampling_is_possible(self) -> Self:
