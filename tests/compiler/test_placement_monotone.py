@@ -181,7 +181,7 @@ def test_links_without_a_trunk_are_never_worse(instance: Instance) -> None:
     assert best_of(replace(instance, trunk=False)) <= best_of(instance)
 
 
-@CHECKED
+@settings(CHECKED, max_examples=10)
 @given(instances())
 def test_a_flag_that_takes_choices_away_is_never_better(instance: Instance) -> None:
     free = best_of(instance)

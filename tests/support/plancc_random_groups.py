@@ -5,6 +5,7 @@ pay in some and not in others.
 """
 
 import random
+from collections.abc import Sequence
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
@@ -18,13 +19,21 @@ from plancc.ir.topology import Exchange, Topology
 MIB = 2**20
 Question = tuple[ModelShape, Topology, Ask]
 Random = random.Random
+Sizes = tuple[Sequence[int], range]
 
 
-def random_group_question(seed: int, objective: str = "latency", **flags: Any) -> Question:
+SMALL = ((2, 2, 3, 3, 3, 4), range(3, 7))
+LARGE = ((4, 5), range(5, 9))
+"""(numbers of devices to choose from, numbers of layers)"""
+
+
+def random_group_question(
+    seed: int, objective: str = "latency", sizes: Sizes = SMALL, **flags: Any
+) -> Question:
     """Every flag that binds a placement is asked for now and then; `flags` win."""
     rng = Random(f"groups/{seed}/{objective}")
-    model = random_model(rng)
-    topology = random_topology(rng, model, objective)
+    model = random_model(rng, sizes[1])
+    topology = random_topology(rng, model, objective, sizes[0])
     asked: dict[str, Any] = {
         "objective": objective,
         "context": rng.choice([64, 200, 512]),
@@ -42,6 +51,19 @@ def random_group_question(seed: int, objective: str = "latency", **flags: Any) -
     _ask_for_devices(rng, model, [device.name for device in topology.devices], asked)
     ask = Ask.model_validate(asked | flags)
     return model, topology, ask.filled(model.max_context, model.dtype)
+
+
+def random_home_question(seed: int, objective: str = "latency") -> Question:
+    """Four devices and a block that may lie anywhere, or is pinned: also between the ends."""
+    none: dict[str, Any] = {"stage_layers": None, "without": (), "max_devices": None,
+                            "devices": None, "tp": "auto", "pin": {}}  # fmt: skip
+    sizes = (4,), range(3, 6)
+    model, topology, ask = random_group_question(seed, objective, sizes, **none)
+    ends = tuple(block for block in model.blocks if block.name in ("embed", "head"))
+    block = Block(name="aux", weight_bytes=15 * MIB, place="any")
+    model = model.model_copy(update={"blocks": (*ends, block)})
+    home = {"aux": topology.devices[seed % 4].name} if seed % 3 else {}
+    return model, topology, ask.model_copy(update={"pin": home})
 
 
 def _ask_for_devices(
@@ -64,14 +86,14 @@ def _ask_for_devices(
         asked["stage_layers"] = tuple(b - a for a, b in pairwise(ends))
 
 
-def random_model(rng: Random) -> ModelShape:
+def random_model(rng: Random, num_layers: range) -> ModelShape:
     """Dense layers of 2 to 6 tiles, now and then without MLP, of experts, or cut otherwise."""
     tiles = rng.choice([2, 3, 4, 5, 6])
     hidden = rng.choice([256, 512, 1024])
     has_geometry, other_tiles = rng.random() < 0.3, rng.choice([None, None, 2, 4])
     rows: list[dict[str, Any]] = []
     alike = rng.random() < 0.3
-    for index in range(rng.randint(3, 6)):
+    for index in range(rng.choice(num_layers)):
         if alike and rows and "kv_from" not in rows[-1]:
             rows.append(rows[-1])
             continue
@@ -125,14 +147,18 @@ def _mlp(rng: Random, tiles: int) -> dict[str, Any] | None:
             "uncut_bytes": rng.choice([0, 0, 4096])}  # fmt: skip
 
 
-def random_topology(rng: Random, model: ModelShape, objective: str) -> Topology:
+def random_topology(
+    rng: Random, model: ModelShape, objective: str, num_devices: Sequence[int]
+) -> Topology:
     """Budgets around the model's bytes over the number of devices; some devices are alike."""
-    count = rng.choice([2, 2, 3, 3, 3, 4])
+    count = rng.choice(num_devices)
     whole = sum(layer.weight_bytes for layer in model.layers)
     whole += sum(block.resident_bytes for block in model.blocks)
     low, high = rng.choice([(0.7, 1.6), (1, 3), (2, 5)])
     hosts = ["h0"] if rng.random() < 0.7 else ["h0", "h1"]
-    is_even = rng.random() < 0.3  # links are alike, so that equal devices may be exchanged
+    is_even = (
+        count < 5 and rng.random() < 0.3
+    )  # links are alike, so that equal devices may be exchanged
     devices: list[Any] = []
     for index in range(count):
         if devices and rng.random() < (0.7 if is_even else 0.3):
