@@ -184,7 +184,7 @@ def test_a_dry_run_starts_nothing(home: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["absent.json", "--prompt", "x"], 2, "absent.json: no such plan"),
-        (["one.json"], 2, "say one of --prompt TEXT, --chat, --bench or --dry-run"),
+        (["one.json"], 2, "say one of --prompt TEXT, --chat, --bench, --verify or --dry-run"),
         (["one.json", "--prompt", "x", "--top-p", "0"], 2, "top-p: expected above 0"),
         (["one.json", "--prompt", "x" * 400], 2, "the plan's context is 128"),
         (["one.json", "--prompt", "x", "--weights", "nowhere"], 2, "nowhere"),
