@@ -106,7 +106,7 @@ def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: r
 
 
 @pytest.mark.xfail(reason="a replicated group between the ends is led by name, block or not")
-@pytest.mark.parametrize("seeds", chunks(150))
+@pytest.mark.parametrize("seeds", chunks(75))
 def test_a_block_may_lie_on_any_device_of_a_group_between_the_ends(seeds: range) -> None:
     assert differences(random_home_question, "latency", seeds) == {}
 
