@@ -45,6 +45,9 @@ def plan_of(manifest: ModelManifest, size: int, **flags: object) -> Plan:
         {"devices": ("cpu0", "cpu1"), "stage_layers": (4, 3), "head": "first"},
         {"devices": ("cpu0", "cpu0"), "stage_layers": (3, 4)},
         {"slots": 2, "prefill_chunk": 7},
+        {"tp": "2"},
+        {"tp": "2", "devices": ("cpu0", "cpu2", "cpu1", "cpu3"), "stage_layers": (3, 4)},
+        {"tp": "3", "slots": 2},
     ],
 )
 def test_every_compiled_plan_gives_the_bits_of_one_device_within_its_ledger(

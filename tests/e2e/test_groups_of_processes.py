@@ -1,6 +1,9 @@
 """TP groups of real processes, joined by gloo: the record of one device, byte for byte."""
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,13 @@ from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_group_plans import group_plan, stage
 from plancc_plans import manifest_of, write_plan
 from plancc_run import run_planrun
+
+from plancc.executor.fleet import Fleet
+from plancc.executor.request import Request
+from plancc.executor.session import Session
+from plancc.executor.weights import read_weights
+from plancc.ir.errors import RunFailed
+from plancc.ir.plan import read_plan
 
 SPEC = TinyLlama(num_layers=4, num_heads=5, num_kv_heads=1, head_dim=16, vocab_size=300,
                  dtype="bfloat16")  # fmt: skip
@@ -41,7 +51,7 @@ def one(home: Path) -> str:
     return (home / "one.record").read_text()
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", ["2 x 2", "crossed"])
 def test_processes_of_a_group_write_the_record_of_one_device(
     name: str, home: Path, one: str
 ) -> None:
@@ -53,3 +63,21 @@ def test_processes_of_a_group_write_the_record_of_one_device(
     for device in json.loads(ran.out)["devices"]:
         for column, size in device["allocated"].items():
             assert size <= device["planned"][column], (device["device"], column)
+
+
+def test_a_rank_that_is_lost_in_an_exchange_ends_the_run_and_is_named(home: Path) -> None:
+    """M02 within a group: the others wait for its partial rows, but nobody waits for ever."""
+    path = home / "owned.json"
+    plan = read_plan(path)
+    request = Request(prompt_ids=(5, 9, 33), max_tokens=120)
+    with Fleet(plan, path, read_weights(plan, home / "toy")) as fleet:
+        session = Session(fleet)
+        session.bring_up(lambda done: None)
+        answer = session.generate(request)
+        next(answer)
+        os.kill(fleet.members[2].pid, signal.SIGKILL)
+        start = time.monotonic()
+        with pytest.raises(RunFailed, match=r"worker h0\.w2 \(rank 2, .*\) was lost in decode"):
+            list(answer)
+        assert time.monotonic() - start < 5
+    assert all(member.process.popen.returncode is not None for member in fleet.members)
