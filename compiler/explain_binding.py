@@ -6,7 +6,7 @@ from typing import Literal
 from plancc.compiler.explain_beats import Beat, busy_ns, is_paced, paced_times, slowest_stage
 from plancc.compiler.explain_room import Extra, extras_of
 from plancc.compiler.summary import layer_range
-from plancc.ir.plan import Plan, PlanDevice
+from plancc.ir.plan import Plan, PlanDevice, Stage
 from plancc.ir.units import format_bytes
 
 NEAR = 0.98
@@ -46,7 +46,8 @@ def binding_of(plan: Plan, beats: tuple[Beat, ...], device: PlanDevice) -> Bindi
     parts = device.ledger.parts()
     largest = max(parts, key=lambda part: parts[part])
     extra = _easiest(plan, device)
-    kind, words = _bound(plan, beats, here, extra, _full_mate(plan, device.name, extra))
+    mate = _full_mate(plan, device.name, extra)
+    kind, words = _bound(plan, beats, device.name, extra, mate)
     return Binding(
         device=device.name,
         stages=tuple(beat.stage for beat in here),
@@ -63,11 +64,11 @@ def binding_of(plan: Plan, beats: tuple[Beat, ...], device: PlanDevice) -> Bindi
 
 
 def _bound(
-    plan: Plan, beats: tuple[Beat, ...], here: tuple[Beat, ...], extra: Extra | None,
-    mate: str | None,
-) -> tuple[Kind, str]:  # fmt: skip
+    plan: Plan, beats: tuple[Beat, ...], device: str, extra: Extra | None, mate: str | None
+) -> tuple[Kind, str]:
+    here = tuple(beat for beat in beats if device in beat.devices)
     if len(plan.stages) == 1:
-        return "alone", f"{'holds' if len(plan.devices) == 1 else 'shares'} the whole model"
+        return "alone", _whole(plan.stages[0], device)
     if is_paced(plan) and slowest_stage(plan) in [beat.stage for beat in here]:
         return "pace", "pace: the slowest stage, which all others wait for"
     if extra is None:
@@ -82,6 +83,15 @@ def _bound(
     if is_paced(plan):
         return "balance", f"balance: {room}, {_pace(plan, here)}"
     return _by_speed(plan, room, names, giver.gb_s / max(1e-9, max(beat.gb_s for beat in here)))
+
+
+def _whole(stage: Stage, device: str) -> str:
+    lead = stage.ranks[0].device
+    if stage.mixer == "replicated":
+        return "shares the whole model; every device runs the mixers"
+    if stage.mixer == "owned":
+        return f"shares the whole model; {'it' if device == lead else lead} runs the mixers"
+    return "holds the whole model"
 
 
 def _need(extra: Extra, names: str) -> str:

@@ -7,17 +7,17 @@ and no clock is read: the same plan and topology give the same answer.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from plancc.compiler.explain_difference import difference
 from plancc.compiler.explain_moves import Move, moves_of
 from plancc.compiler.explain_price import lack, placement_of, worth
 from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
-from plancc.compiler.free_choice import layout_words
-from plancc.compiler.placement.placement import PlacedStage, Placement
+from plancc.compiler.placement.placement import Placement
 from plancc.ir.errors import DoesNotFit
 from plancc.ir.plan import Plan
 from plancc.ir.topology import Topology
 
 SLOWEST, SOLVES = 0.25, 6
-MOST_SLOW_SOLVES = 12
+MOST_SLOW_SOLVES = 8
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _Trials:
 
     def _fresh_note(self, fresh: Placement | None) -> tuple[str, ...]:
         """A plan that its own question no longer gives was edited, or made by other rules."""
-        words = _difference(self._placement.stages, fresh.stages) if fresh else None
+        words = difference(self._placement.stages, fresh.stages) if fresh else None
         return (
             (f"solved anew, the unchanged question gives another shape: {words}",) if words else ()
         )
@@ -157,7 +157,7 @@ class _Trials:
             context=found.context if found and ask.objective == "context" else None,
             device=missing[0] if missing else None,
             short_bytes=missing[1] if missing else None,
-            flips_to=_difference(self._placement.stages, found.stages) if found else None,
+            flips_to=difference(self._placement.stages, found.stages) if found else None,
         )
 
     def _threshold(self, part: Part, flips: bool) -> Threshold:
@@ -201,21 +201,3 @@ def _dearest(effects: list[tuple[Variant, Effect]], answer: Sensitivity) -> list
             variant, effect = min(rows, key=lambda row: _size(row[1], answer))
             chosen.append((variant.part, effect.value is None or effect.flips_to is not None))
     return chosen
-
-
-def _difference(old: tuple[PlacedStage, ...], new: tuple[PlacedStage, ...]) -> str | None:
-    """The new shape in as few words as tell it from the old; None where they are equal."""
-    if old == new:
-        return None
-    counts = [len({name for stage in stages for name in stage.devices}) for stages in (old, new)]
-    seats = [[(stage.devices, stage.mixer, stage.blocks) for stage in stages]
-             for stages in (old, new)]  # fmt: skip
-    if counts[0] != counts[1]:
-        return f"on {counts[1]} device{'s' * (counts[1] > 1)}: {layout_words(new)}"
-    if seats[0] != seats[1]:
-        return layout_words(new)
-    if [one.layers for one in old] == [two.layers for two in new]:
-        return "other shares of the MLPs"
-    cuts = [[stage.layers[0] for stage in stages[1:]] for stages in (old, new)]
-    moved = [(a, b) for a, b in zip(*cuts, strict=True) if a != b]
-    return "same devices, cut " + ", ".join(f"{a} -> {b}" for a, b in moved)

@@ -55,7 +55,12 @@ def _row(freed: tuple[str, ...], found: Placement, stages: tuple[PlacedStage, ..
 
 
 def layout_words(stages: tuple[PlacedStage, ...]) -> str:
-    """'gpu0 0..30 | gpu1+gpu2 31..79, head first' for stages in order."""
-    words = [f"{'+'.join(stage.devices)} {layer_range(stage.layers)}" for stage in stages]
+    """'gpu0 0..30 | gpu1+gpu2 31..79 owned, head first' for stages in order."""
+    words = [_stage_words(stage) for stage in stages]
     first = len(stages) > 1 and "head" in stages[0].blocks
     return " | ".join(words) + (", head first" if first else "")
+
+
+def _stage_words(stage: PlacedStage) -> str:
+    owned = " owned" if stage.mixer == "owned" else ""
+    return f"{'+'.join(stage.devices)} {layer_range(stage.layers)}{owned}"

@@ -11,6 +11,7 @@ from plancc.compiler.pins import UNPINNED, pins_said
 from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_total
 from plancc.compiler.placement.columns import Columns, column_set
 from plancc.compiler.placement.decide import by_search, feasible, unproven
+from plancc.compiler.placement.group_options import searches_groups
 from plancc.compiler.placement.objectives import allowed_counts, best_values
 from plancc.compiler.placement.paths import Chains, Limits
 from plancc.compiler.placement.problem import Problem
@@ -20,10 +21,18 @@ from plancc.compiler.placement.shapes import placed_stages
 from plancc.compiler.placement.timeless import no_times
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput, DoesNotFit
+from plancc.ir.layers import num_tiles
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Ledger
 from plancc.ir.topology import Topology
 from plancc.ir.units import format_bytes
+
+GROUP_WORDS = {
+    "tried": "TP groups, which share a layer with its MLP cut in tiles, do not help either",
+    "off": "TP groups, which share a layer with its MLP cut in tiles, were not tried: --tp off",
+    "none": "TP groups, which share a layer with its MLP cut in tiles, are no way out: no MLP of "
+    "this model can be cut, no two devices may share one, or the objective places pipelines only",
+}
 
 
 def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Problem) -> DoesNotFit:
@@ -36,7 +45,7 @@ def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Probl
         "short_bytes": max(0, -min(ledger.free_after for ledger in sums.values())),
         "devices": [_device_row(problem, name, ledger) for name, ledger in sums.items()],
         "fails": _sum_or_packing(problem),
-        "tp": ask.tp,
+        "groups": _groups(problem),
         "binding": _binding(model, topology, ask),
         "largest": _largest(problem),
     }
@@ -80,6 +89,14 @@ def _by_share(problem: Problem) -> Shape:
         cuts = (0, *np.cumsum(asked).tolist())
     homes = tuple(0 for _ in problem.free_blocks)
     return Shape(tuple(seats)[: len(cuts) - 1], cuts, problem.head_modes[0], homes)
+
+
+def _groups(problem: Problem) -> str:
+    """Were TP groups tried? A key of GROUP_WORDS."""
+    if problem.ask.tp in ("off", 1):
+        return "off"
+    can_cut = any(num_tiles(layer) > 1 for layer in problem.model.layers)
+    return "tried" if can_cut and searches_groups(problem) else "none"
 
 
 def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
@@ -174,9 +191,8 @@ def _fails_line(fails: dict[str, Any]) -> str:
 
 def _tp_lines(report: dict[str, Any]) -> Iterator[str]:
     """TP groups pack what pipelines cannot: parts of an MLP go where no whole layer does."""
-    if report["fails"]["kind"] == "packing" and report["tp"] in ("off", 1):
-        yield f"  --tp {report['tp']}: groups that share a layer, its MLP cut in tiles, were not " \
-              f"tried"  # fmt: skip
+    if report["fails"]["kind"] == "packing":
+        yield f"  {GROUP_WORDS[report['groups']]}"
 
 
 def _help_line(found: dict[str, int | None]) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from plancc_builders import build_device, build_layer, build_model, build_topology
@@ -13,7 +13,13 @@ from plancc.compiler.cost.predict import predict
 from plancc.compiler.explain import explain
 from plancc.compiler.explain_moves import moves_of
 from plancc.compiler.explain_price import placement_of
-from plancc.compiler.explain_sensitivity import SLOWEST, Effect, Sensitivity, sensitivity
+from plancc.compiler.explain_sensitivity import (
+    MOST_SLOW_SOLVES,
+    SLOWEST,
+    Effect,
+    Sensitivity,
+    sensitivity,
+)
 from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
 from plancc.compiler.placement.placement import Placement
 from plancc.ir.ask import Ask
@@ -320,7 +326,6 @@ def test_a_plan_that_flips_between_group_and_pipeline_says_so() -> None:
 def test_a_layer_moved_into_a_group_costs_what_compiling_that_cut_says() -> None:
     """d0 | d1+d2 by hand: the cut at 2 priced from the cut at 3."""
     topology, plan = linked(1.0)
-    (group,) = plan.stages
     placement = placement_of(plan)
     pair = replace(placement.stages[0], devices=("d1", "d2"), tiles=((0, 8), (8, 16)),
                    mixer="replicated", blocks=("head",), layers=(3, 6))  # fmt: skip
@@ -347,11 +352,8 @@ def edited_plan(plan: Plan, placement: Placement) -> Plan:
 
 
 def test_where_solves_take_long_the_most_promising_changes_are_tried() -> None:
-    parts = [
-        Part(kind, (name,), f"{kind} {name}", is_used)
-        for kind in ("read", "memory", "link")
-        for name, is_used in (("a", True), ("b", False))
-    ]
+    kinds: tuple[Literal["read", "memory", "link"], ...] = ("read", "memory", "link")
+    parts = [Part(kind, (name,), f"{kind} {name}", name == "a") for kind in kinds for name in "ab"]
     tried = [Variant(part, factor) for part in parts for factor in (1.1, 0.9)]
     tried.append(Variant(Part("context", (), "context"), 2))
     kept = most_promising(tried, 4)
@@ -366,10 +368,10 @@ def test_with_many_devices_and_groups_only_some_changes_are_solved_unless_all_ar
     topology = build_topology(rows, name="five", latency_us=100.0)
     plan = compile(tiny_manifest(), topology, tiny_ask(margin=0.0))
     some, every = sensitivity(plan, topology), sensitivity(plan, topology, is_full=True)
-    assert len(some.effects) == 12
+    assert len(some.effects) == MOST_SLOW_SOLVES
     assert some.thresholds == ()
     assert any(note.startswith("left out, since a solve takes long (--all): ")
                for note in some.notes)  # fmt: skip
-    assert len(every.effects) > 12
+    assert len(every.effects) > MOST_SLOW_SOLVES
     assert every.thresholds
     assert set(some.effects) <= set(every.effects)

@@ -5,6 +5,7 @@ from plancc_builders import GIB, MIB, build_device, build_layer, build_model, bu
 from plancc_cuts import has_room, ledgers_of, placed, refused
 
 from plancc.ir.errors import DoesNotFit
+from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
 
@@ -53,15 +54,34 @@ def test_the_packing_fails_where_whole_layers_do_not_go_in() -> None:
     assert error.report["fails"]["need_bytes"] == 12 * GIB <= error.report["fails"]["have_bytes"]
     assert error.report["fails"]["short_bytes"] == 0
     assert "the packing fails" in str(error)
-    assert "were not tried" not in str(error)
+    assert error.report["groups"] == "none"
+    assert "no MLP of this model can be cut" in str(error)
 
 
-def test_a_packing_that_fails_without_groups_says_that_groups_were_not_tried() -> None:
-    """An MLP cut in tiles may go where no whole layer does."""
-    layers = [build_layer(gib(3.0))] * 4
-    error = refused(build_model(layers, hidden_size=8), machine(6.0, 6.0, 6.0, 2.5), tp="off")
-    assert error.report["tp"] == "off"
-    assert "--tp off: groups that share a layer, its MLP cut in tiles, were not tried" in str(error)
+def cuttable(mlp_gib: float) -> ModelShape:
+    """Four layers of 3 GiB, of which an MLP of 16 tiles."""
+    layer = build_layer(gib(3.0), mlp_bytes=gib(mlp_gib))
+    mlp = DenseMlp(kind="swiglu", weight_bytes=gib(mlp_gib), intermediate_size=4096)
+    return build_model([layer.model_copy(update={"mlp": mlp})] * 4, hidden_size=8)
+
+
+def test_groups_pack_what_pipelines_cannot_and_a_refusal_without_them_names_the_flag() -> None:
+    """12 GiB over 5.5 + 5.5 + 4 GiB: whole layers of 3 GiB leave one out, tiles do not."""
+    devices = machine(6.0, 6.0, 4.5)
+    assert has_room(cuttable(2.9), devices)
+    error = refused(cuttable(2.9), devices, tp="off")
+    assert error.report["fails"]["kind"] == "packing"
+    assert error.report["groups"] == "off"
+    assert error.report["binding"] == ["--tp off"]
+    assert "were not tried: --tp off" in str(error)
+    assert "without --tp off it fits" in str(error)
+
+
+def test_where_groups_do_not_help_either_the_refusal_says_so() -> None:
+    """Mixers of 2.9 GiB are never cut, so tiles of 0.1 GiB fill no hole."""
+    error = refused(cuttable(0.1), machine(6.0, 6.0, 4.5 - 1.8))
+    assert error.report["groups"] == "tried"
+    assert "TP groups, which share a layer with its MLP cut in tiles, do not help" in str(error)
 
 
 def test_the_report_begins_with_what_the_worst_device_lacks() -> None:
