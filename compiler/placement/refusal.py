@@ -21,7 +21,7 @@ from plancc.compiler.placement.shapes import placed_stages
 from plancc.compiler.placement.timeless import no_times
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput, DoesNotFit
-from plancc.ir.layers import num_tiles
+from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Ledger
 from plancc.ir.topology import Topology
@@ -95,7 +95,8 @@ def _groups(problem: Problem) -> str:
     """Were TP groups tried? A key of GROUP_WORDS."""
     if problem.ask.tp in ("off", 1):
         return "off"
-    can_cut = any(num_tiles(layer) > 1 for layer in problem.model.layers)
+    mlps = [layer.mlp for layer in problem.model.layers]
+    can_cut = any(isinstance(mlp, DenseMlp) and mlp.num_tiles > 1 for mlp in mlps)
     return "tried" if can_cut and searches_groups(problem) else "none"
 
 
