@@ -10,7 +10,12 @@ from plancc.ir.errors import BadInput
 if TYPE_CHECKING:
     from plancc.executor.backend.api import Backend
 
-BACKENDS: Mapping[str, str] = MappingProxyType({"cpu": "plancc.executor.backend.cpu:CpuBackend"})
+BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "plancc.executor.backend.cpu:CpuBackend",
+        "cuda": "plancc.executor.backend.cuda:CudaBackend",
+    }
+)
 """kind -> module:class. A test may hand in another table."""
 
 

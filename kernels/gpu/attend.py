@@ -1,4 +1,4 @@
-"""Pieces of decode attention: where keys lie, one split of them, a row's own key."""
+"""Pieces of decode attention: where keys lie, a block of them, a row's own key."""
 
 from typing import Any
 
@@ -24,14 +24,30 @@ def key_rows(
 
 
 @kernel
-def add_split(q: tensor, k: tensor, v: tensor, is_seen: tensor, scale: tensor) -> Any:
-    """(peak, mass, acc [heads, D]) of q [heads, D] over keys k [SPLIT, D] with values v."""
+def load_keys(
+    keys: tensor, values: tensor, rows: tensor, is_seen: tensor, columns: tensor,
+    HEAD_DIM: tl.constexpr,
+) -> Any:  # fmt: skip
+    """K and V [BLOCK, D] at offsets `rows` of their planes, zero where nothing is seen."""
+    is_in = is_seen[:, None] & (columns[None, :] < HEAD_DIM)
+    k = tl.load(keys + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
+    v = tl.load(values + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
+    return k, v
+
+
+@kernel
+def add_block(
+    q: tensor, k: tensor, v: tensor, is_seen: tensor, scale: tensor, peak: tensor, mass: tensor,
+    acc: tensor,
+) -> Any:  # fmt: skip
+    """Merge keys k [BLOCK, D] with values v into a running (peak, mass, acc [heads, D])."""
     scores = product(q, tl.trans(k), tl.zeros([q.shape[0], k.shape[0]], tl.float32)) * scale
     scores = tl.where(is_seen[None, :], scores, LEAST)
-    peak = tl.max(scores, 1)
-    weights = tl.where(is_seen[None, :], tl.exp2(scores - peak[:, None]), 0.0)
-    acc = product(weights.to(v.dtype), v, tl.zeros([q.shape[0], v.shape[1]], tl.float32))
-    return peak, tl.sum(weights, 1), acc
+    top = tl.maximum(peak, tl.max(scores, 1))
+    old = tl.exp2(peak - top)
+    weights = tl.where(is_seen[None, :], tl.exp2(scores - top[:, None]), 0.0)
+    mass = mass * old + tl.sum(weights, 1)
+    return top, mass, product(weights.to(v.dtype), v, acc * old[:, None])
 
 
 @kernel

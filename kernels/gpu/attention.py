@@ -1,9 +1,9 @@
 """paged_blocks/1 in decode: rotate, append K and V, attend to all that the slot keeps.
 
 The keys of a row are cut at every SPLIT tokens from position 0 on, whatever the length. A program
-has one K head and one split: all its keys and values are on their way at once. The row's own key
-is added last. Splits are merged in order by whoever ends last. Neither pages, nor other rows, nor
-the number of programs enter into a sum.
+has one K head and one split, and walks it in blocks of BLOCK keys with a running maximum; while it
+works on a block the next is on its way. The row's own key is added last. Splits are merged in order
+by whoever ends last. Neither pages, nor other rows, nor the number of programs enter into a sum.
 Where keys lie, and all of them but the row's own, is known before the kernel that makes q has
 ended, so reading begins before that (launch.py).
 Refused: head_dim over 256, more than 64 query heads for a K head.
@@ -16,14 +16,14 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
-from plancc.kernels.gpu.attend import add_own, add_split, append, key_rows
+from plancc.kernels.gpu.attend import LEAST, add_block, add_own, append, key_rows, load_keys
 from plancc.kernels.gpu.jit import entry, kernel
 from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
 from plancc.kernels.gpu.merge import merge
 from plancc.kernels.gpu.rotary import load_rotated
 from plancc.kernels.gpu.tilings import power_of_two
 
-WARPS = 8
+SPLIT = 512
 
 
 @kernel
@@ -32,30 +32,41 @@ def _split(
     split: tensor, last: tensor, seen: tensor, capacity: tensor, scale: tensor, heads: tensor,
     columns: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
-    HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
-    SPLIT: tl.constexpr, OVERLAP: tl.constexpr,
+    HALF: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr,
+    RING: tl.constexpr, SPLIT: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     """(peak, mass, acc) of this program's split; appends if it is the last."""
     head = tl.program_id(0)
     SHARED: tl.constexpr = NUM_HEADS // KV_HEADS
     STRIDE: tl.constexpr = KV_HEADS * HEAD_DIM
-    at = split * SPLIT + tl.arange(0, SPLIT)
-    is_seen = (at < position) & (at >= seen)
-    rows = key_rows(own, at, is_seen, capacity, PAGE, RING) * STRIDE + head * HEAD_DIM
-    is_in = is_seen[:, None] & (columns[None, :] < HEAD_DIM)
-    k = tl.load(keys + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
-    v = tl.load(values + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
+    keys, values = keys + head * HEAD_DIM, values + head * HEAD_DIM
+    first = tl.maximum(split * SPLIT, seen // BLOCK * BLOCK)
+    end = tl.minimum((split + 1) * SPLIT, position)
+    at = first + tl.arange(0, BLOCK)
+    is_seen = (at < end) & (at >= seen)
+    rows = key_rows(own, at, is_seen, capacity, PAGE, RING) * STRIDE
+    k, v = load_keys(keys, values, rows, is_seen, columns, HEAD_DIM)
+    rows = key_rows(own, at + BLOCK, at + BLOCK < end, capacity, PAGE, RING) * STRIDE
     wait_for_previous(OVERLAP)  # only q, and the row's own k and v, are of this step
     has_query = (heads[:, None] < SHARED) & (columns[None, :] < HEAD_DIM)
     q = load_rotated(source + (heads[:, None] + head * SHARED) * HEAD_DIM, table,
                      columns[None, :], has_query, HEAD_DIM, ROTARY, HALF)  # fmt: skip
     q = q.to(source.dtype.element_ty)
     place = key_rows(own, position + tl.zeros([1], tl.int32), tl.full([1], 1, tl.int1), capacity,
-                     PAGE, RING) * STRIDE + head * HEAD_DIM  # fmt: skip
+                     PAGE, RING) * STRIDE  # fmt: skip
     mine, value = append(source + head * HEAD_DIM, table, keys, values, place, split == last,
                          columns, NUM_HEADS * HEAD_DIM, STRIDE, HEAD_DIM, ROTARY,
                          HALF)  # fmt: skip
-    peak, mass, acc = add_split(q, k.to(q.dtype), v.to(q.dtype), is_seen, scale)
+    peak, mass = tl.full([HEADS], LEAST, tl.float32), tl.zeros([HEADS], tl.float32)
+    acc = tl.zeros([HEADS, WIDTH], tl.float32)
+    for _ in range(first, end, BLOCK):
+        at += BLOCK
+        is_next = at < end
+        next_k, next_v = load_keys(keys, values, rows, is_next, columns, HEAD_DIM)
+        rows = key_rows(own, at + BLOCK, at + BLOCK < end, capacity, PAGE, RING) * STRIDE
+        peak, mass, acc = add_block(q, k.to(q.dtype), v.to(q.dtype), is_seen, scale, peak, mass,
+                                    acc)  # fmt: skip
+        k, v, is_seen = next_k, next_v, is_next
     if split == last:
         peak, mass, acc = add_own(q, mine[None, :], value[None, :], scale, peak, mass, acc)
     return peak, mass, acc
@@ -68,7 +79,8 @@ def _attention(
     pages_per_slot: tensor, capacity: tensor, window: tensor, scale: tensor, max_splits: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr,
-    RING: tl.constexpr, SPLIT: tl.constexpr, PADDED_SHARED: tl.constexpr, OVERLAP: tl.constexpr,
+    RING: tl.constexpr, SPLIT: tl.constexpr, BLOCK: tl.constexpr, PADDED_SHARED: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     let_next_start(OVERLAP)
     SHARED: tl.constexpr = NUM_HEADS // KV_HEADS
@@ -77,14 +89,13 @@ def _attention(
     seen = tl.maximum(position - window + 1, 0) if RING else position * 0
     split, last = seen // SPLIT + tl.program_id(2), position // SPLIT
     if (position < 0) | (split > last):
-        wait_for_previous(OVERLAP)
         return
     columns, heads = tl.arange(0, WIDTH), tl.arange(0, HEADS)
     peak, mass, acc = _split(
         qkv + row * (NUM_HEADS + 2 * KV_HEADS) * HEAD_DIM, angles + row * 2 * HALF,
         pages + slot * pages_per_slot, keys, values, position, split, last, seen, capacity, scale,
-        heads, columns, NUM_HEADS, KV_HEADS, HEAD_DIM, ROTARY, HALF, WIDTH, PAGE, RING, SPLIT,
-        OVERLAP,
+        heads, columns, NUM_HEADS, KV_HEADS, HEAD_DIM, ROTARY, HALF, HEADS, WIDTH, PAGE,
+        RING, SPLIT, BLOCK, OVERLAP,
     )  # fmt: skip
     num = last - seen // SPLIT + 1
     places = heads[:, None] * HEAD_DIM + columns[None, :]
@@ -110,14 +121,9 @@ def _attention(
         tl.store(at, (acc / mass[:, None]).to(out.dtype.element_ty), mask=is_in)
 
 
-def split_tokens(head_dim: int) -> int:
-    """Keys of a split: what fits the registers of a program."""
-    return 128 if head_dim <= 128 else 64
-
-
-def num_splits(context: int, head_dim: int) -> int:
+def num_splits(context: int) -> int:
     """Programs a K head needs for `context` tokens."""
-    return -(-context // split_tokens(head_dim))
+    return -(-context // SPLIT)
 
 
 def attention(
@@ -145,6 +151,6 @@ def attention(
         math.log2(math.e) / math.sqrt(dim), max_splits, NUM_HEADS=heads, KV_HEADS=kv_heads,
         HEAD_DIM=dim, ROTARY=rotary_dim, HALF=angles.shape[-1],
         HEADS=max(16, power_of_two(heads // kv_heads)), WIDTH=max(16, power_of_two(dim)),
-        PAGE=page_tokens, RING=window is not None, SPLIT=split_tokens(dim),
-        PADDED_SHARED=power_of_two(heads // kv_heads), warps=WARPS,
+        PAGE=page_tokens, RING=window is not None, SPLIT=SPLIT,
+        BLOCK=128 if dim <= 128 else 64, PADDED_SHARED=power_of_two(heads // kv_heads), warps=8,
     )  # fmt: skip

@@ -25,10 +25,14 @@ _INTERPRETED = tl.constexpr(IS_INTERPRETED)
 def launch(
     kernel: Any, grid: tuple[int, ...], *args: Any, warps: int, stages: int = 1, **constants: Any
 ) -> Any:
-    """Run a kernel of this room on the current stream."""
+    """Run a kernel of this room on the current stream.
+
+    No product and sum are fused unasked: the same expression gives the same bits everywhere.
+    """
     if IS_INTERPRETED:
         return kernel[grid](*args, OVERLAP=False, **constants)
     return kernel[grid](*args, OVERLAP=True, num_warps=warps, num_stages=stages, launch_pdl=True,
+                        enable_fp_fusion=False,
                         **constants)  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def _top(
 
 
 @kernel
-def _end_tile(
+def push_tile(
     s0: tensor, s1: tensor, s2: tensor, s3: tensor, s4: tensor, s5: tensor, depth: tensor, value: 
     tensor, merges: tensor,
     LEVELS: tl.constexpr,
@@ -114,7 +114,7 @@ def sum_over_tiles(
             if step == end_tile * BLOCKS - 1 - EARLY:
                 let_next_start(OVERLAP)
         if block == BLOCKS - 1:
-            s0, s1, s2, s3, s4, s5, depth = _end_tile(
+            s0, s1, s2, s3, s4, s5, depth = push_tile(
                 s0, s1, s2, s3, s4, s5, depth, acc, merges_after(tile, TILES, LEVELS), LEVELS
             )
             acc = zeros(ROWS, BLOCK_N, WIDE)

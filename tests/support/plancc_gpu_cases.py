@@ -150,7 +150,7 @@ def run_attention(
                             / max(1, shape.rotary // 2))  # fmt: skip
     angle = positions.double()[:, None] * inv_freq
     angles = torch.stack([angle.cos(), angle.sin()], 1).float()
-    shared, most = shape.heads // shape.kv_heads, num_splits(context, shape.dim)
+    shared, most = shape.heads // shape.kv_heads, num_splits(context)
     counters = make.ints(num_rows, shape.kv_heads)
     attention(
         qkv, angles, positions, torch.tensor(slots, dtype=torch.int32, device=make.device), pages,

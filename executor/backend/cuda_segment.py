@@ -1,0 +1,215 @@
+"""The kernels of a segment in their order, for decode rows and for prompt rows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from plancc.executor.backend.cuda_cache import DeviceCache, LayerCache
+from plancc.executor.backend.cuda_scratch import Scratch
+from plancc.executor.backend.cuda_staging import Staging
+from plancc.executor.backend.cuda_weights import DeviceWeights
+from plancc.ir.instruction import Run
+from plancc.ir.layers import DenseMlp
+from plancc.ir.manifest import ModelShape
+from plancc.ir.tiles import tile_bounds
+from plancc.kernels.gpu.attention import attention, num_splits
+from plancc.kernels.gpu.enter import enter
+from plancc.kernels.gpu.join import join
+from plancc.kernels.gpu.linear import linear
+from plancc.kernels.gpu.mlp import gate_up
+from plancc.kernels.gpu.prompt_attention import prompt_attention
+from plancc.kernels.gpu.prompt_down import prompt_down
+from plancc.kernels.gpu.prompt_linear import prompt_gate_up, prompt_linear
+from plancc.kernels.gpu.prompt_norm import norm
+from plancc.kernels.gpu.tilings import Tiling, tiling
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Views of scratch for so many rows of a layer."""
+
+    hidden: Tensor
+    gained: Tensor
+    squares: Tensor
+    qkv: Tensor
+    attended: Tensor
+    activated: Tensor
+    angles: Tensor
+
+
+@dataclass
+class Segments:
+    """Launches segments of one rank; computes nothing itself."""
+
+    model: ModelShape
+    context: int
+    weights: DeviceWeights
+    cache: DeviceCache
+    scratch: Scratch
+    staging: Staging
+
+    def decode(self, run: Run, num_rows: int, splits: int, *, wants_logits: bool) -> None:
+        """Rows of `incoming`, or of the staged tokens, to `hidden` or `logits`."""
+        self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
+        for index in range(*run.layers):
+            self._decode_layer(run, index, num_rows, splits)
+        if run.head and wants_logits:
+            self._head(num_rows)
+
+    def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
+        """As decode, for rows of one slot from position `first` on; logits of the last row."""
+        self._enter(run, num_rows, None, first)
+        for index in range(*run.layers):
+            self._prompt_layer(index, num_rows, slot, first)
+        if run.head and wants_logits:
+            self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
+            rows, s = self._rows(run.layers[0], 1), self.scratch
+            gain = self.weights.buffers["final_norm"]
+            enter(s["last"], None, None, rows.hidden, rows.gained, rows.squares, gain, s.inv_freq,
+                  s.factors, s["angles"])  # fmt: skip
+            self._head(1)
+
+    def _enter(self, run: Run, num_rows: int, positions: Tensor | None, first: int) -> None:
+        s, rows = self.scratch, self._rows(run.layers[0], num_rows)
+        source, tokens = s["incoming"], None
+        if run.embed:
+            source, tokens = self.weights.buffers["embedding"], self.staging.token_ids
+        enter(source, tokens, positions, rows.hidden, rows.gained, rows.squares,
+              self._gain(run, run.layers[0]), s.inv_freq, s.factors, s["angles"],
+              first_position=first)  # fmt: skip
+
+    def _decode_layer(self, run: Run, index: int, num_rows: int, splits: int) -> None:
+        self.launch_role("qkv", run, index, num_rows)
+        self._attend(index, num_rows, splits)
+        for role in ("o", "gate_up", "down"):
+            self.launch_role(role, run, index, num_rows)
+
+    def launch_role(self, role: str, run: Run, index: int, num_rows: int) -> None:
+        """The kernel of decode rows that reads one matrix of a layer, or the head's."""
+        rows, w, eps = self._rows(index, num_rows), self._by_layer[index], self._eps
+        hidden, width = self.model.hidden_size, self._itemsize
+        match role:
+            case "qkv":
+                linear(rows.gained, rows.squares, w["qkv"], w.get("qkv_bias"), rows.qkv, eps=eps,
+                       tiling=tiling(role, width, num_rows, hidden))  # fmt: skip
+            case "o":
+                size = rows.attended.shape[1]
+                how = tiling(role, width, num_rows, size)
+                self._join(rows, rows.attended, w["output"], w.get("output_bias"), w["mlp_norm"],
+                           how, tile_bounds(size, 1, how.pieces), 1)  # fmt: skip
+            case "gate_up":
+                gate_up(rows.gained, rows.squares, w["gate_up"], rows.activated, eps=eps,
+                        tiling=tiling(role, width, num_rows, hidden))  # fmt: skip
+            case "down":
+                bounds, group = self._tiles(index)
+                how = tiling(role, width, num_rows, bounds[1])
+                self._join(rows, rows.activated, w["down"], None, self._gain(run, index + 1), how,
+                           bounds, group)  # fmt: skip
+            case _:
+                self._head(num_rows)
+
+    def _attend(self, index: int, num_rows: int, splits: int) -> None:
+        rows, s, cache = self._rows(index, num_rows), self.scratch, self.cache.layers[index]
+        mixer = self.model.layers[index].mixer
+        first = len(s["counters"]) - num_rows * (mixer.num_kv_heads or 0)
+        attention(
+            rows.qkv, rows.angles, self.staging.positions[:num_rows], self.staging.slots,
+            cache.pages, cache.keys, cache.values, rows.attended, s["sums"], s["peaks"],
+            s["counters"][first:], page_tokens=self.cache.page_tokens, capacity=cache.capacity,
+            window=cache.window, rotary_dim=self._rotary(index),
+            max_splits=num_splits(self.context), splits=_splits_seen(cache, splits),
+        )  # fmt: skip
+
+    def _join(
+        self, rows: Rows, x: Tensor, w: Tensor, bias: Tensor | None, gain: Tensor, how: Tiling,
+        bounds: tuple[int, ...], group: int,
+    ) -> None:  # fmt: skip
+        join(x, w, bias, rows.hidden, rows.gained, rows.squares, gain, tiling=how,
+             partials=self.scratch["partials"], counters=self.scratch["counters"], bounds=bounds,
+             group=group)  # fmt: skip
+
+    def _prompt_layer(self, index: int, num_rows: int, slot: int, first: int) -> None:
+        rows, w, cache = self._rows(index, num_rows), self._by_layer[index], self.cache
+        norm(rows.hidden, w["input_norm"], rows.gained, eps=self._eps)
+        prompt_linear(rows.gained, w["qkv"], w.get("qkv_bias"), None, rows.qkv)
+        kept = cache.layers[index]
+        prompt_attention(rows.qkv, rows.angles, kept.pages[slot], kept.keys, kept.values,
+                         rows.attended, first=first, page_tokens=cache.page_tokens,
+                         capacity=kept.capacity, window=kept.window,
+                         rotary_dim=self._rotary(index))  # fmt: skip
+        prompt_linear(rows.attended, w["output"], w.get("output_bias"), rows.hidden, rows.hidden)
+        norm(rows.hidden, w["mlp_norm"], rows.gained, eps=self._eps)
+        prompt_gate_up(rows.gained, w["gate_up"], rows.activated)
+        bounds, group = self._tiles(index)
+        prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
+
+    def _head(self, num_rows: int) -> None:
+        buffers, s = self.weights.buffers, self.scratch
+        head = buffers["head"] if "head" in buffers else buffers["embedding"]
+        linear(s["gained"][:num_rows], s["squares"][:num_rows], head, None,
+               s["logits"][:num_rows], eps=self._eps,
+               tiling=tiling("head", self._itemsize, num_rows, self.model.hidden_size))  # fmt: skip
+
+    @property
+    def _eps(self) -> float:
+        assert self.model.geometry is not None
+        return self.model.geometry.norm_eps
+
+    @property
+    def _itemsize(self) -> int:
+        return self.scratch["hidden"].element_size()
+
+    @cached_property
+    def _by_layer(self) -> dict[int, dict[str, Tensor]]:
+        found: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in self.weights.buffers.items():
+            index, _, part = name.partition(".")
+            if part:
+                found.setdefault(int(index), {})[part] = tensor
+        return found
+
+    def _gain(self, run: Run, index: int) -> Tensor:
+        """Of the norm that comes next in the segment; any, where none does."""
+        if index < run.layers[1]:
+            return self.weights.buffers[f"{index}.input_norm"]
+        if run.head:
+            return self.weights.buffers["final_norm"]
+        return next(t for name, t in self.weights.buffers.items() if name.endswith("_norm"))
+
+    def _tiles(self, index: int) -> tuple[tuple[int, ...], int]:
+        mlp = self.model.layers[index].mlp
+        assert isinstance(mlp, DenseMlp)
+        assert mlp.intermediate_size is not None
+        return tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles), mlp.group
+
+    def _rotary(self, index: int) -> int:
+        name, mixer = self._rope_name(index), self.model.layers[index].mixer
+        if name is None:
+            return 0
+        assert self.model.geometry is not None
+        return self.model.geometry.rope[name].rotary_dim or mixer.head_dim or 0
+
+    def _rope_name(self, index: int) -> str | None:
+        names = self.scratch.rope_names
+        return self.model.layers[index].mixer.rope or (names[0] if names else None)
+
+    def _rows(self, index: int, num_rows: int) -> Rows:
+        layer, s = self.model.layers[min(index, len(self.model.layers) - 1)], self.scratch
+        queries = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
+        widths = {"qkv": queries + (layer.mixer.kv_width() or 0), "attended": queries,
+                  "activated": getattr(layer.mlp, "intermediate_size", 0) or 0}  # fmt: skip
+        cut = {name: s[name][: num_rows * n].view(num_rows, n) for name, n in widths.items()}
+        name = self._rope_name(min(index, len(self.model.layers) - 1))
+        rope = s.rope_names.index(name) if name is not None else 0
+        return Rows(hidden=s["hidden"][:num_rows], gained=s["gained"][:num_rows],
+                    squares=s["squares"][:num_rows], angles=s["angles"][rope], **cut)  # fmt: skip
+
+
+def _splits_seen(cache: LayerCache, splits: int) -> int:
+    """Of `splits` by length, those that a window leaves."""
+    if cache.window is None:
+        return splits
+    return min(splits, num_splits(cache.window) + 1)

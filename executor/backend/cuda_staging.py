@@ -1,0 +1,66 @@
+"""What a step tells the device: positions, slots and tokens of its rows, and new pages.
+
+It is written into pinned memory and copied from there without waiting; a piece of that memory is
+used again only after its copy is done.
+"""
+
+import torch
+
+from plancc.executor.backend.cuda_cache import DeviceCache
+from plancc.executor.step import Step
+
+_PIECES = 4  # steps that the host may be ahead
+_NOBODY = -1  # the position of a row that only fills up
+
+
+class Staging:
+    """`positions`, `slots` [most rows of decode] and `token_ids` [rows] live on the device."""
+
+    def __init__(self, rows: int, decode_rows: int, cache: DeviceCache, device: torch.device):
+        self._cache, self._decode_rows, self._is_cuda = cache, decode_rows, device.type == "cuda"
+        self._control = torch.zeros(2 * decode_rows + rows, dtype=torch.int32, device=device)
+        self.positions = self._control[:decode_rows]
+        self.slots = self._control[decode_rows : 2 * decode_rows]
+        self.token_ids = self._control[2 * decode_rows :]
+        size = len(self._control) + cache.host_pages.numel()
+        self._host = torch.zeros(_PIECES, size, dtype=torch.int32, pin_memory=self._is_cuda)
+        self._done = [_event() if self._is_cuda else None for _ in range(_PIECES)]
+        self._count = 0
+
+    def send(self, step: Step, num_rows: int) -> None:
+        """Enter a step on the device, its decode rows filled up to num_rows."""
+        at = self._count % _PIECES
+        self._count += 1
+        host, done = self._host[at], self._done[at]
+        if done is not None:
+            done.synchronize()  # of four steps ago: done long since
+        length = self._fill(host, step, num_rows)
+        self._control[:length].copy_(host[:length], non_blocking=True)
+        self._send_pages(host[len(self._control) :], self._cache.note(step.pages))
+        if done is not None:
+            done.record()
+
+    def _fill(self, host: torch.Tensor, step: Step, num_rows: int) -> int:
+        first = 2 * self._decode_rows
+        if step.phase == "decode":
+            fill = num_rows - step.num_rows
+            positions = (*step.positions, *(_NOBODY,) * fill)
+            host[:num_rows] = torch.tensor(positions, dtype=torch.int32)
+            slots = (*step.slots, *(0,) * fill)
+            host[self._decode_rows : self._decode_rows + num_rows] = torch.tensor(
+                slots, dtype=torch.int32
+            )
+        host[first : first + step.num_rows] = torch.tensor(step.token_ids, dtype=torch.int32)
+        return first + step.num_rows
+
+    def _send_pages(self, host: torch.Tensor, slots: tuple[int, ...]) -> None:
+        """Rows of the page table that changed. Of a copy: the next step may change them again."""
+        width = self._cache.host_pages.shape[1]
+        for slot in slots:
+            row = host[slot * width : (slot + 1) * width]
+            row.copy_(self._cache.host_pages[slot])
+            self._cache.pages[slot].copy_(row, non_blocking=True)
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]
