@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from plancc.executor.failures import LinkBroken
 from plancc.executor.links import Inlet
+from plancc.executor.row_views import RowViews
 from plancc.executor.step_codec import HEADER_WORDS, Message, body_words, decode, encode
 from plancc.ir.errors import RunFailed
 
@@ -50,7 +51,7 @@ class RowSlots:
     """Slots that rows leave from: to one peer, or the same rows to several, one after the other."""
 
     def __init__(self, rows: torch.Tensor) -> None:
-        self._rows = rows
+        self._views = RowViews(rows)
         self._pending: list[list[tuple[Any, int]]] = [[] for _ in rows]
         self._slot = -1
         self._links: set[int] = set()  # that the present slot has left by
@@ -58,14 +59,13 @@ class RowSlots:
 
     def send(self, rows: torch.Tensor, group: Group, peer: int, link: int) -> None:
         if self._slot < 0 or link in self._links:
-            self._slot = (self._slot + 1) % len(self._rows)
+            self._slot = (self._slot + 1) % len(self._views)
             for work, old in self._pending[self._slot]:
                 finish(work, old)
-            self._pending[self._slot] = []
-            self._links = set()
-            self._rows[self._slot, : len(rows)].copy_(rows)
+            self._pending[self._slot], self._links = [], set()
+            self._views.at(self._slot, rows.shape[0]).copy_(rows)
         self._links.add(link)
-        work = group.send(self._rows[self._slot, : len(rows)], peer, 2 * link)
+        work = group.send(self._views.at(self._slot, rows.shape[0]), peer, 2 * link)
         self._pending[self._slot].append((work, link))
 
     def take_bytes(self) -> int:
@@ -134,7 +134,7 @@ class GlooInlet:
         body: int,
     ) -> None:
         self._group, self._peer, self._link = group, peer, link
-        self._rows, self._slots = rows, num_slots
+        self._views, self._slots = None if rows is None else RowViews(rows), num_slots
         self.buffer_bytes = 0 if rows is None else rows.nbytes
         self._header = torch.zeros(HEADER_WORDS, dtype=torch.int64)
         self._body = torch.zeros(body, dtype=torch.int64)
@@ -147,9 +147,9 @@ class GlooInlet:
         if self._work is not None:
             return
         if num_rows:
-            assert self._rows is not None
+            assert self._views is not None
             assert self._taken - self._freed < self._slots, "every slot is held"
-            self._buffer = self._rows[self._taken % self._slots, :num_rows]
+            self._buffer = self._views.at(self._taken % self._slots, num_rows)
         self._work = self._group.recv(self._buffer, self._peer, 2 * self._link)
 
     def has_arrived(self) -> bool:

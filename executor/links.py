@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 
+from plancc.executor.row_views import RowViews
 from plancc.executor.step_codec import Message
 
 
@@ -51,7 +52,7 @@ class LocalLink:
 
     def __init__(self, buffers: torch.Tensor | None, num_slots: int) -> None:
         """buffers: [slots, rows, hidden_size] on the receiver's device; None for messages."""
-        self._buffers = buffers
+        self._views = None if buffers is None else RowViews(buffers)
         self.buffer_bytes = 0 if buffers is None else buffers.nbytes
         self._slots = num_slots
         self._sent = 0
@@ -63,9 +64,9 @@ class LocalLink:
         return self._sent - self._freed < self._slots
 
     def send_rows(self, rows: torch.Tensor) -> None:
-        assert self._buffers is not None
+        assert self._views is not None
         assert self.can_send()
-        slot = self._buffers[self._sent % self._slots, : len(rows)]
+        slot = self._views.at(self._sent % self._slots, rows.shape[0])
         slot.copy_(rows)
         self._sent += 1
         self._queue.append(slot)

@@ -36,14 +36,19 @@ inner: columns of this rank's tiles; tile_bounds: int64 [num_tiles + 1], from 0 
 tile_merges: int64 [num_tiles], how often to add the two last partials once a tile's is there.
 """
 
+SEGMENT_FIELDS = (
+    "before num_before each_layer num_each_layer after num_after first_layer end_layer "
+    "num_rows num_groups num_logits embedding token_ids hidden_in hidden_out "
+    "normed_out partials sum_bias"
+).split()
+"""Those of STEP's fields that differ from segment to segment, side by side: told at once."""
+
 STEP = np.dtype(
     _fields("dot row_dots tile_dots widen narrow round_to")
     + _fields("add_rows exp_minus product block_sums attend_block")
-    + _fields("before num_before each_layer num_each_layer after num_after")
-    + _fields("num_rows num_groups hidden_size code kv_code page_tokens first_layer end_layer")
-    + _fields("hidden_in hidden_out normed_out token_ids positions slots")
-    + _fields("partials roots num_roots root_merges sum_bias")
-    + _fields("embedding final_norm head vocab_size logits num_logits")
+    + _fields(" ".join(SEGMENT_FIELDS))
+    + _fields("hidden_size code kv_code page_tokens positions slots")
+    + _fields("roots num_roots root_merges final_norm head vocab_size logits")
     + _fields("residual normed qkv attended activated")
     + _fields("inv_freq num_ropes rope_width rope_table")
     + [("norm_eps", np.float32), ("padding", np.float32)]

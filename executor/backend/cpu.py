@@ -6,7 +6,6 @@ each sums and where it rounds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from plancc.executor.backend.cpu_exchange import CpuExchange
 from plancc.executor.backend.cpu_limits import check_runnable
 from plancc.executor.backend.cpu_lists import Lists, lists_of, stage_lists
 from plancc.executor.backend.cpu_memory import total_bytes
-from plancc.executor.backend.cpu_records import Records
+from plancc.executor.backend.cpu_records import SEGMENT_OFFSET, TELL_SEGMENT, Records
 from plancc.executor.backend.cpu_scratch import allocate_scratch
 from plancc.executor.backend.cpu_weights import CpuWeights, allocate_weights
 from plancc.executor.group import Group
@@ -60,9 +59,10 @@ class CpuBackend:
 
 @dataclass(frozen=True)
 class _Told:
-    """A STEP record of a phase and the lists of stages that it may name."""
+    """A STEP record of a phase, as memory, and the lists of stages that it may name."""
 
-    step: Any
+    memory: memoryview
+    address: int
     lists: Lists
 
 
@@ -93,6 +93,14 @@ class CpuRank:
         self._token_ids = np.zeros(rows, np.int64)
         self._positions = np.zeros(rows, np.int64)
         self._slots = np.zeros(rows, np.int64)
+        self._row_bytes = model.hidden_size * self._dtype.itemsize
+        self._token_ids_at: int = self._token_ids.ctypes.data
+        self._hidden_at = self._scratch["hidden"].data_ptr()
+        self._embedding_at = self._weights.address("embedding")
+        self._down_bias = {
+            layer: self._weights.address(f"{layer}.down_bias") for layer in range(*layers)
+        }
+        self._views: dict[int, torch.Tensor] = {}
 
     def tell_kernels(self, tiles: tuple[int, int]) -> None:
         """Write the records that kernels read; once, before anything runs."""
@@ -125,8 +133,8 @@ class CpuRank:
 
     def take(self, layer: int, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         assert self._exchange is not None
-        self._exchange.take(parts, bias=self._weights.address(f"{layer}.down_bias"))
-        return self._scratch["hidden"][: len(parts[0])]
+        self._exchange.take(parts, bias=self._down_bias[layer])
+        return self._hidden_rows(parts[0].shape[0])
 
     def run(self, run: Run, step: Step, hidden: torch.Tensor | None) -> torch.Tensor:
         first, end = run.layers
@@ -175,24 +183,21 @@ class CpuRank:
         num_logits: int,
     ) -> None:  # fmt: skip
         """Rows [row, row + count) of the step through the segment."""
-        step, start = told.step, row * self._model.hidden_size * self._dtype.itemsize
-        step["num_rows"], step["num_logits"] = count, num_logits
-        step["num_groups"] = -(-count // GROUP_ROWS)
-        step["first_layer"] = run.layers[0] - self._layers[0]
-        step["end_layer"] = run.layers[1] - self._layers[0]
-        step["embedding"] = self._weights.address("embedding") if run.embed else 0
-        step["token_ids"] = self._token_ids.ctypes.data + 8 * row
-        step["hidden_in"] = hidden.data_ptr() + start if hidden is not None else 0
-        step["hidden_out"] = self._scratch["hidden"].data_ptr() + start
-        if self._exchange:
-            self._exchange.enter(step, row)
-            step["normed_out"] += start
-        adds = self._exchange is not None and self._exchange.is_pending
+        start, exchange = row * self._row_bytes, self._exchange
+        places = exchange.enter(row, start) if exchange else (0, 0, 0)
+        adds = exchange is not None and exchange.is_pending
         before, each, after = lists_of(run, adds=adds, num_logits=num_logits)
-        step["before"], step["num_before"] = told.lists[before]
-        step["each_layer"], step["num_each_layer"] = told.lists[each]
-        step["after"], step["num_after"] = told.lists[after] if after else (0, 0)
-        self._team.run(self._runner, step.ctypes.data, self._layers_at)
+        lists = told.lists
+        TELL_SEGMENT.pack_into(
+            told.memory, SEGMENT_OFFSET,
+            *lists[before], *lists[each], *lists[after],
+            run.layers[0] - self._layers[0], run.layers[1] - self._layers[0],
+            count, -(-count // GROUP_ROWS), num_logits,
+            self._embedding_at if run.embed else 0, self._token_ids_at + 8 * row,
+            hidden.data_ptr() + start if hidden is not None else 0, self._hidden_at + start,
+            *places,
+        )  # fmt: skip
+        self._team.run(self._runner, told.address, self._layers_at)
 
     def _result(self, run: Run, num_rows: int, num_logits: int) -> torch.Tensor:
         if self._exchange:
@@ -201,7 +206,16 @@ class CpuRank:
                 return self._exchange.rows(num_rows, are_normed=run.part == "mixer")
         if run.head:
             return self._scratch["logits"][:num_logits]
-        return self._scratch["hidden"][:num_rows]
+        return self._hidden_rows(num_rows)
+
+    def _hidden_rows(self, num_rows: int) -> torch.Tensor:
+        """A view, made once for each number of rows that a decode step has."""
+        if num_rows not in self._views:
+            view = self._scratch["hidden"][:num_rows]
+            if num_rows > self._runtime.slots:
+                return view
+            self._views[num_rows] = view
+        return self._views[num_rows]
 
     def _tell(self, phase: Phase) -> _Told:
         step = self._records.step(self._weights, self._scratch)
@@ -209,5 +223,8 @@ class CpuRank:
                                 rope_width(self._model.layers[slice(*self._layers)]))  # fmt: skip
         step["positions"] = self._positions.ctypes.data
         step["slots"] = self._slots.ctypes.data
-        in_group = self._exchange is not None
-        return _Told(step, stage_lists(phase, self._records.keep, in_group=in_group))
+        if self._exchange:
+            self._exchange.tell(step)
+        lists = stage_lists(phase, self._records.keep, in_group=self._exchange is not None)
+        address = self._records.keep(step)
+        return _Told(step.view(np.uint8).data, address, lists)

@@ -34,6 +34,10 @@ class CpuExchange:
         self.allocated_bytes = total_bytes(buffers.values())
         self._normed = buffers.get("normed")
         self._slots = [buffers[f"partials{slot}"] for slot in range(LINK_SLOTS)]
+        self._slots_at = [slot.data_ptr() for slot in self._slots]
+        self._normed_at = self._normed.data_ptr() if self._normed is not None else 0
+        self._own_bytes = own * self._row_bytes
+        self._views: dict[tuple[int, int], torch.Tensor] = {}
         self._turn = 0
         tiles = group.shares[-1][1]
         spans = tuple(span for share in group.shares for span in subtree_roots(tiles, share))
@@ -42,36 +46,39 @@ class CpuExchange:
         self._firsts = np.zeros(len(spans), np.int64)
         self._table[:, 1] = np.repeat(group.roots, group.roots) * self._row_bytes
 
+    def tell(self, step: Any) -> None:
+        """Into a STEP: what never changes."""
+        step["roots"], step["num_roots"] = self._table.ctypes.data, len(self._table)
+        step["root_merges"] = self._merges.ctypes.data
+
     def turn(self) -> None:
         self._turn = (self._turn + 1) % LINK_SLOTS
 
     def rows(self, count: int, *, are_normed: bool) -> torch.Tensor:
-        """What a segment of the group ends with."""
-        if not are_normed:
-            return self._slots[self._turn][:count]
-        assert self._normed is not None
-        return self._normed[:count]
+        """What a segment of the group ends with; a view that is made once for each count."""
+        key = (-1 if are_normed else self._turn, count)
+        if key not in self._views:
+            buffer = self._normed if are_normed else self._slots[self._turn]
+            assert buffer is not None
+            self._views[key] = buffer[:count]
+        return self._views[key]
 
     def take(self, parts: Sequence[torch.Tensor], bias: int) -> None:
         """Where every rank's rows [rows, its roots, hidden_size] lie, in rank order."""
         at = 0
-        for part in parts:
-            assert part.is_contiguous()
-            for root in range(part.shape[1]):
-                self._firsts[at] = part.data_ptr() + root * self._row_bytes
+        for part, roots in zip(parts, self.group.roots, strict=True):
+            first = part.data_ptr()
+            for root in range(roots):
+                self._firsts[at] = first + root * self._row_bytes
                 at += 1
+        self._table[:, 0] = self._firsts
         self.is_pending, self._bias = True, bias
 
-    def enter(self, step: Any, row: int) -> None:
-        """Into a STEP: where the partial rows from a row of the step on go to and come from.
-
-        normed_out is left at the first row's.
-        """
-        slot = self._slots[self._turn]
-        step["partials"] = slot.data_ptr() + row * slot.shape[1] * self._row_bytes
-        step["normed_out"] = self._normed.data_ptr() if self._normed is not None else 0
-        np.multiply(self._table[:, 1], row, out=self._table[:, 0])
-        self._table[:, 0] += self._firsts
-        step["roots"], step["num_roots"] = self._table.ctypes.data, len(self._table)
-        step["root_merges"] = self._merges.ctypes.data
-        step["sum_bias"] = self._bias
+    def enter(self, row: int, start: int) -> tuple[int, int, int]:
+        """normed_out, partials and sum_bias of STEP for the rows from `row` on, whose hidden rows
+        begin at `start`; and the roots of those rows."""
+        if row:
+            np.multiply(self._table[:, 1], row, out=self._table[:, 0])
+            self._table[:, 0] += self._firsts
+        partials = self._slots_at[self._turn] + row * self._own_bytes
+        return (self._normed_at + start if self._normed_at else 0, partials, self._bias)

@@ -40,22 +40,23 @@ def stage_lists(phase: str, keep: Callable[[Any], int], *, in_group: bool) -> Li
     """The lists of a phase, `keep` saying where each lies; compiles what was not compiled yet."""
     lists = _ROWS if phase == "decode" else _GROUPS
     alone = ("enter", "whole", "leave", "head")
-    return {
+    found = {
         name: (keep(np.ascontiguousarray(stage_array(lists[name]))), len(lists[name]))
         for name in (lists if in_group else alone)
     }
+    return found | {"nothing": (0, 0)}
 
 
-def lists_of(run: Run, *, adds: bool, num_logits: int) -> tuple[str, str, str | None]:
-    """Names of the lists before, in each layer of, and after a segment; None: nothing after it.
+def lists_of(run: Run, *, adds: bool, num_logits: int) -> tuple[str, str, str]:
+    """Names of the lists before, in each layer of, and after a segment.
 
     adds: the sum of an exchange comes first.
     """
     if run.part == "mlp":
-        return "enter normed", "mlp", None
+        return "enter normed", "mlp", "nothing"
     before = "enter and sum" if adds else "enter"
     if run.part == "mixer":
         return before, "mixer", "leave normed"
     if run.head:
-        return before, "whole", "head" if num_logits else None
+        return before, "whole", "head" if num_logits else "nothing"
     return before, "whole", "leave"

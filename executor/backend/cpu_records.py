@@ -1,5 +1,6 @@
 """The records that tell the kernels of a rank: one of STEP a phase, one of LAYER a layer."""
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from plancc.ir.plan import Runtime
 from plancc.ir.tiles import Span, tile_bounds, tree_nodes
 from plancc.kernels.formats import FORMAT_CODES
 from plancc.kernels.stages import SHARED
-from plancc.kernels.tables import LAYER, STEP
+from plancc.kernels.tables import LAYER, SEGMENT_FIELDS, STEP
 
+TELL_SEGMENT = struct.Struct(f"={len(SEGMENT_FIELDS)}q")
+"""Packs the values of SEGMENT_FIELDS; to be written at SEGMENT_OFFSET of a STEP."""
+SEGMENT_OFFSET: int = STEP.fields[SEGMENT_FIELDS[0]][1]  # type: ignore[index]
 Record = np.ndarray[Any, Any]
 _STEP_FIELDS = frozenset(STEP.names or ())
 Ints = np.ndarray[Any, np.dtype[np.int64]]
