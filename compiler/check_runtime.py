@@ -23,7 +23,8 @@ def runtime_problems(plan: Plan, topology: Topology) -> Iterator[str]:
 
 def _worker_problems(plan: Plan, topology: Topology) -> Iterator[str]:
     """Names host.w0, host.w1; one of `threads` alone, the others of a host and kind together."""
-    measured = [device for device in topology.devices if device.name in _names(plan)]
+    measured = sorted((device for device in topology.devices if device.name in _names(plan)),
+                      key=lambda device: device.name)  # fmt: skip
     homes: list[list[Device]] = []
     for device in measured:
         mates = [home for home in homes if _share(home[0], device, plan.ask.workers)]
@@ -66,9 +67,9 @@ def _address_problems(plan: Plan, topology: Topology) -> Iterator[str]:
 
 def _order_problems(plan: Plan, topology: Topology) -> Iterator[str]:
     listed = [device.name for device in plan.devices]
-    expected = [device.name for device in topology.devices if device.name in listed]
+    expected = sorted(device.name for device in topology.devices if device.name in listed)
     if listed != expected:
-        yield f"devices: expected in the topology's order {expected}, found {listed}"
+        yield f"devices: expected in the order of their names {expected}, found {listed}"
 
 
 def _transport(plan: Plan, topology: Topology, link: PlanLink) -> str:

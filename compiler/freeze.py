@@ -104,7 +104,7 @@ def _runtime(
         kernels=KERNELS,
         hosts=tuple(
             HostAddress(name=host.name, address=host.address)
-            for host in topology.hosts
+            for host in sorted(topology.hosts, key=lambda host: host.name)
             if host.name in hosts
         ),
         workers=workers_of(devices, ask.workers),

@@ -45,8 +45,9 @@ def workers_of(devices: Sequence[Device], rule: WorkerRule) -> tuple[Worker, ...
 
 
 def used_devices(names: Sequence[str], topology: Topology) -> tuple[Device, ...]:
-    """The topology's devices that have a rank, in the topology's order."""
-    return tuple(device for device in topology.devices if device.name in names)
+    """The devices that have a rank, by name: the order of a file's rows decides nothing."""
+    return tuple(sorted((device for device in topology.devices if device.name in names),
+                        key=lambda device: device.name))  # fmt: skip
 
 
 def link_rows(

@@ -180,7 +180,20 @@ class Topology(Frozen):
         return next((row for row in self.exchanges if sorted(row.group) == wanted), None)
 
     def digest(self) -> str:
-        return sha256_of(self.model_dump(mode="json", by_alias=True))
+        """Of what the file says, in whatever order it lists hosts, devices, links and exchanges."""
+        return sha256_of(self._by_name().model_dump(mode="json", by_alias=True))
+
+    def _by_name(self) -> Self:
+        rows = [row.model_copy(update={"group": tuple(sorted(row.group))})
+                for row in self.exchanges]  # fmt: skip
+        return self.model_copy(
+            update={
+                "hosts": tuple(sorted(self.hosts, key=lambda host: host.name)),
+                "devices": tuple(sorted(self.devices, key=lambda device: device.name)),
+                "links": tuple(sorted(self.links, key=lambda link: (link.from_, link.to))),
+                "exchanges": tuple(sorted(rows, key=lambda row: row.group)),
+            }
+        )
 
 
 def read_topology(path: Path) -> Topology:

@@ -112,3 +112,13 @@ def test_the_digest_is_of_what_was_measured(tmp_path: Path) -> None:
     one = read(tmp_path, GOOD)
     assert read(tmp_path, "# a comment\n" + GOOD).digest() == one.digest()
     assert read(tmp_path, GOOD.replace("15.2", "15.3")).digest() != one.digest()
+
+
+def test_the_digest_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
+    head, links = GOOD.split("links:\n")
+    first, second, *rest = links.splitlines(keepends=True)
+    turned = (
+        head + "links:\n" + "".join((second, first, *rest)).replace("gpu0, gpu1]", "gpu1, gpu0]")
+    )
+    assert turned != GOOD
+    assert read(tmp_path, turned).digest() == read(tmp_path, GOOD).digest()
