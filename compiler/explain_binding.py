@@ -87,11 +87,11 @@ def _bound(
 
 def _whole(stage: Stage, device: str) -> str:
     lead = stage.ranks[0].device
-    if stage.mixer == "replicated":
-        return "shares the whole model; every device runs the mixers"
-    if stage.mixer == "owned":
-        return f"shares the whole model; {'it' if device == lead else lead} runs the mixers"
-    return "holds the whole model"
+    if len(stage.ranks) == 1:
+        return "holds the whole model"
+    if stage.mixer == "replicated" or device == lead:
+        return "shares all layers, runs all mixers"
+    return f"shares all layers, mixers on {lead}"
 
 
 def _need(extra: Extra, names: str) -> str:

@@ -91,6 +91,22 @@ def test_one_device_holds_the_whole_model() -> None:
     assert binding(hand_plan((10,)), "d0").words == "holds the whole model"
 
 
+@pytest.mark.parametrize(
+    ("mixer", "words"),
+    [
+        ("replicated", ["shares all layers, runs all mixers"] * 2),
+        ("owned", ["shares all layers, runs all mixers", "shares all layers, mixers on d0"]),
+    ],
+)
+def test_a_group_alone_says_who_runs_the_mixers(mixer: str, words: list[str]) -> None:
+    ranks = [{"device": "d0", "mlp_tiles": [0, 1]}, {"device": "d1", "mlp_tiles": [1, 2]}]
+    stage = {"layers": [0, 10], "mixer": mixer, "ranks": ranks, "blocks": ["embed", "head"]}
+    time = {"compute_ns": 900, "exchange_ns": 100, "hop_ns": 0}
+    decode = {"step_ns": 1000, "tokens_per_s": 1e6, "stages": [time]}
+    plan = edited(hand_plan((5, 10)), stages=[stage], predicted={"decode": decode})
+    assert [row.words for row in explain(plan).bindings] == words
+
+
 def test_an_asked_cut_is_the_reason_where_nothing_else_is() -> None:
     """Equal devices with room: the cut was asked for."""
     data = hand_plan((5, 10)).data()
