@@ -1,4 +1,4 @@
-"""What a TP group adds to a stage: who sends rows to whom, how many bytes, and the buffers for them.
+"""What a TP group adds to a stage: who sends rows to whom, how many bytes, and in what buffers.
 
 In a `replicated` group every rank runs the mixer and keeps KV; after the MLP each sends its partial
 rows to every other. In an `owned` group rank 0 has mixer and KV: it sends normed rows to the others

@@ -122,6 +122,13 @@ class Layer(Frozen):
         return self.mixer.weight_bytes + (self.mlp.weight_bytes if self.mlp else 0) + extra
 
 
+def num_tiles(layer: Layer) -> int:
+    """Tiles that the layer's MLP can be cut in; 0 where the whole layer lives on one device."""
+    if not isinstance(layer.mlp, DenseMlp) or layer.mlp.intermediate_size is None:
+        return 0
+    return layer.mlp.num_tiles
+
+
 class LayerPattern(Frozen):
     """How a file may write layers that repeat; `unroll` makes layers of it."""
 

@@ -1,19 +1,21 @@
 """The least chains of columns of units, singles and groups alike, by number of devices.
 
 Hopeful columns give a lower bound. What could be in a chain worth a little more than it is settled,
-and labels run over what is left; where they find nothing the reach grows, up to what is known to
-be possible. Nothing is lost on the way, so the first chain found that is worth less than the reach
-is the optimum.
+and labels run over what is left; where they find nothing the reach grows a little. Nothing is lost
+on the way, so the first chain found within the reach is the optimum.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from plancc.compiler.placement.columns import ColumnSet
+from plancc.compiler.placement.deals import DealTables
 from plancc.compiler.placement.labels import Forward, Labels
-from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.problem import INF, Problem, Table
 from plancc.compiler.placement.relaxation import Leads, Relaxation
 from plancc.compiler.placement.shares import ShareTimes
 from plancc.compiler.placement.unit_columns import UnitColumns, joined
@@ -23,9 +25,9 @@ from plancc.compiler.placement.unit_source import UnitSource
 from plancc.compiler.placement.units import Unit
 from plancc.ir.sizes import hidden_row_bytes
 
-FIRST_REACH = 1.02
-GROWTH = 2.5
-BOUND_ROUNDS, DROP_ROUNDS = 40, 60
+REACH = 1.05  # of the bound: how far above it chains are sought next
+FAR = 1.06  # of the bound: columns beyond are not looked at while it is raised
+FIRST_ROUNDS, BOUND_ROUNDS, DROP_ROUNDS = 12, 60, 60
 
 
 @dataclass(frozen=True)
@@ -40,53 +42,80 @@ class Step:
     def problem(self) -> Problem:
         return self.columns.problem
 
+    @cached_property
+    def hops(self) -> UnitHops:
+        rows = self.times.work.rows
+        return UnitHops(self.problem, self.units, rows * hidden_row_bytes(self.problem.model))
+
 
 class ModeSearch:
     """Chains with the head in one place."""
 
-    def __init__(self, step: Step, mode: str, least_free: int = 0) -> None:
-        self.step, self.mode = step, mode
-        self.problem = step.problem
-        self.source = UnitSource(step.columns, step.times, mode, step.units, least_free)
-        rows = step.times.work.rows
-        hops = UnitHops(self.problem, step.units, rows * hidden_row_bytes(self.problem.model))
-        self.rules = UnitRules(self.problem, step.units, hops, step.columns.back(mode))
-        self.columns = self._all_columns()
-        self.relaxed = Relaxation(self.columns, step.units, self._leads(), self.problem.num_layers)
-        self.relaxed.run(np.inf, BOUND_ROUNDS)
-        self.bound = self.relaxed.bound
+    def __init__(self, step: Step, source: UnitSource, parts: Sequence[UnitColumns]) -> None:
+        self.step, self.mode, self.problem, self.source = step, source.mode, step.problem, source
+        self.rules = UnitRules(self.problem, step.units, step.hops, step.columns.back(self.mode))
+        self.columns = joined(parts, self.rules.lead)
+        self.relaxed = self._relaxation(None)
+        self.raise_bound()
 
-    def _all_columns(self) -> UnitColumns:
-        keys = itertools.product(range(len(self.step.units)), range(self.source.block_sets))
-        return joined([self.source.columns_of(number, blocks) for number, blocks in keys])
-
-    def _leads(self) -> Leads:
+    def _relaxation(self, most_devices: int | None) -> Relaxation:
         hop = self.step.columns.times.hop.astype(np.float64)
         np.fill_diagonal(hop, np.inf)
         back = self.step.columns.back(self.mode).astype(np.float64)
         np.fill_diagonal(back, np.inf)
-        return Leads(hop, back.min(axis=1))
+        leads = Leads(hop, back.min(axis=1))
+        return Relaxation(self.columns, self.step.units, leads, self.problem.num_layers,
+                          most_devices)  # fmt: skip
 
-    def within(self, most: int) -> UnitColumns:
-        """Settled columns that may be in a chain worth at most `most`; leaves prices for labels."""
+    def raise_bound(self) -> None:
+        """The bound of all columns as they are known by now; most of them soon do not matter."""
         self.relaxed.hold(self.columns)
-        self.relaxed.run(most, DROP_ROUNDS)
-        self.relaxed.hold(self.source.settle(self.relaxed.columns))
-        self.relaxed.run(most, DROP_ROUNDS)
-        self.bound = max(self.bound, min(self.relaxed.bound, float(most)))
-        return self.relaxed.columns
+        self.relaxed.run(np.inf, FIRST_ROUNDS)
+        most = self.relaxed.bound * FAR
+        self.relaxed.run(most, BOUND_ROUNDS)
+        self.bound = min(self.relaxed.bound, most)
 
-    def chains(self, most: int) -> tuple[UnitColumns, Forward]:
+    def chains(self, most: int, most_devices: int | None = None) -> tuple[UnitColumns, Forward]:
         """Labels of every chain worth at most `most`, and the columns that they speak of."""
-        columns = self.within(most)
-        return columns, Labels(columns, self.rules, self.relaxed, most).run()
+        relaxed = self._relaxation(most_devices)
+        relaxed.prices = self.relaxed.prices
+        relaxed.run(most, DROP_ROUNDS)
+        settled = self.source.settle(relaxed.columns)
+        self._remember(relaxed.index, settled)
+        relaxed.hold(settled)
+        relaxed.run(most, DROP_ROUNDS)
+        columns = relaxed.columns
+        return columns, Labels(columns, self.rules, relaxed, most, most_devices).run()
+
+    def _remember(self, index: Table, settled: UnitColumns) -> None:
+        """What was settled stays so; what does not fit goes."""
+        for known, found in ((self.columns.cost, settled.cost), (self.columns.free, settled.free),
+                             (self.columns.deal, settled.deal)):  # fmt: skip
+            known[index] = found
+        fits = self.columns.cost < INF
+        if not fits.all():
+            self.columns = self.columns.take(fits)
+
+
+def mode_searches(step: Step) -> list[ModeSearch]:
+    """One for each place of the head; units one by one, as their tables serve every place."""
+    deals = DealTables(step.times, step.units)
+    sources = [UnitSource(step.columns, deals, mode) for mode in step.problem.head_modes]
+    parts: list[list[UnitColumns]] = [[] for _ in sources]
+    for key in itertools.product(range(len(step.units)), range(sources[0].block_sets)):
+        known = None
+        for source, columns in zip(sources, parts, strict=True):
+            known = source.columns_of(*key, known)
+            columns.append(known)
+    return [ModeSearch(step, *pair) for pair in zip(sources, parts, strict=True)]
 
 
 @dataclass(frozen=True)
 class Least:
-    """The best chain by number of devices; complete up to `reach`. Bound: no chain is worth less.
+    """The best chain of all, and of fewer devices where that is within the margin.
 
-    `by_stages`: by (devices, 1 for one stage and 2 for more).
+    values: devices -> value. by_stages: by (devices, 1 for one stage, 2 for more). No chain is
+    worth less than `bound`; none worth at most `reach` was missed.
     """
 
     values: dict[int, int]
@@ -96,37 +125,53 @@ class Least:
 
 
 def least_chains(searches: list[ModeSearch], known: int | None, margin: float) -> Least:
-    """Every number of devices whose best chain is within the margin of the best of all.
+    """`known`: a value that is reached anyhow (by a pipeline), if any."""
+    by_stages, reach = _least(searches, known)
+    best = min([*by_stages.values(), *([] if known is None else [known])])
+    most = int(best * (1 + margin)) + 1
+    devices = min((key[0] for key, value in by_stages.items() if value == best), default=None)
+    while devices is None or devices > 1:
+        fewer = _values(searches, most, None if devices is None else devices - 1)
+        if not fewer:
+            break
+        by_stages = _merged(by_stages, fewer)
+        devices = min(key[0] for key in fewer)
+    bound = min(min(search.bound for search in searches), float(best))
+    return Least(_by_devices(by_stages), by_stages, reach, int(np.ceil(bound)))
 
-    `known`: a value that is reached anyhow (by a pipeline), if any.
-    """
-    if all(not len(search.columns) for search in searches):
-        return Least({}, {}, known or 0, known or 0)
-    low = min(search.bound for search in searches)
-    reach = int(low * max(FIRST_REACH, 1 + margin)) + 1
+
+def _least(searches: list[ModeSearch], known: int | None) -> tuple[dict[tuple[int, int], int], int]:
+    """Best values up to a reach, the first at which there are any, and the reach."""
     while True:
-        enough = None if known is None else int(known * (1 + margin)) + 1
-        reach = reach if enough is None else min(reach, enough)
-        by_stages = _values(searches, reach)
-        values = _by_devices(by_stages)
-        best = min([*values.values(), *([] if known is None else [known])], default=None)
-        if best is not None and best <= reach:
-            known = best
-            enough = int(best * (1 + margin)) + 1
-        if enough is not None and reach >= enough:
-            bound = min(min(search.bound for search in searches), float(best or 0))
-            return Least(values, by_stages, reach, int(np.ceil(bound)))
-        grown = int(low * (1 + (reach / low - 1) * GROWTH)) + 1
-        reach = grown if enough is None else enough if best is not None and best <= reach else grown
+        low = min(search.bound for search in searches)
+        if not np.isfinite(low):
+            return {}, known or 0
+        reach = int(low * REACH) + 1
+        reach = reach if known is None else min(reach, known)
+        found = _values(searches, reach)
+        if found or reach == known:
+            return found, reach
+        for search in searches:
+            if search.bound <= reach:
+                search.raise_bound()
+                search.bound = max(search.bound, float(reach + 1))
 
 
-def _values(searches: list[ModeSearch], most: int) -> dict[tuple[int, int], int]:
+def _values(
+    searches: list[ModeSearch], most: int, most_devices: int | None = None
+) -> dict[tuple[int, int], int]:
     values: dict[tuple[int, int], int] = {}
     for search in searches:
         if search.bound <= most:
-            for key, value in search.chains(most)[1].least.items():
-                values[key] = min(values.get(key, value), value)
+            values = _merged(values, search.chains(most, most_devices)[1].least)
     return values
+
+
+def _merged(
+    one: dict[tuple[int, int], int], two: dict[tuple[int, int], int]
+) -> dict[tuple[int, int], int]:
+    keys = sorted({*one, *two})
+    return {key: min(part[key] for part in (one, two) if key in part) for key in keys}
 
 
 def _by_devices(by_stages: dict[tuple[int, int], int]) -> dict[int, int]:

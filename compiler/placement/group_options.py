@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 
 from plancc.compiler.cost.compute import Work
-from plancc.compiler.placement.chain_search import Least, ModeSearch, Step, least_chains
+from plancc.compiler.placement.chain_search import (
+    Least,
+    ModeSearch,
+    Step,
+    least_chains,
+    mode_searches,
+)
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.placement import PlacedStage
 from plancc.compiler.placement.problem import Problem
@@ -47,7 +53,7 @@ def with_groups(problem: Problem, known: int | None) -> GroupOptions:
     work = Work(1, problem.context, problem.kv_dtype)
     columns = column_set(problem, decode_times(problem, rows=1))
     step = Step(columns, ShareTimes(problem, work), units_of(problem))
-    searches = [ModeSearch(step, mode) for mode in problem.head_modes]
+    searches = mode_searches(step)
     margin = 0.0 if problem.ask.objective == "context" else problem.ask.margin
     return GroupOptions(problem, searches, least_chains(searches, known, margin))
 

@@ -95,7 +95,7 @@ class _Reach:
         fit = np.zeros(table.legal[unit.lead].shape, bool)
         tiles = self.rooms.sizes.runs
         first, end = np.nonzero(table.legal[unit.lead] & (tiles >= unit.size))
-        hopeful = self.rooms.may_fit(unit, blocks, 0, first, end)
+        hopeful = self.rooms.may_fit(unit, blocks, first, end)
         first, end = first[hopeful], end[hopeful]
         for count in np.unique(tiles[first, end]).tolist():
             here = tiles[first, end] == count

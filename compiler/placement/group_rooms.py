@@ -18,25 +18,30 @@ class GroupRooms:
         self.problem, self.mode = problem, mode
         self.sizes = ShareSizes(problem)
         self._buffers: dict[tuple[str, int, int], Table] = {}
+        self._fixed: dict[tuple[bool, bool, int], Table] = {}
 
     def room(self, unit: Unit, rank: int, blocks: int, first: Table, end: Table) -> Table:
         """Bytes that a rank has for tiles and partial rows."""
         budget = int(self.problem.budgets[unit.seats[rank]])
-        return budget - self._fixed(unit, rank, blocks, first, end)
+        key = unit.mixer == "replicated", rank == 0, blocks
+        if key not in self._fixed:
+            self._fixed[key] = self._fixed_bytes(*key)
+        return np.asarray(budget - self._fixed[key][first, end])
 
-    def _fixed(self, unit: Unit, rank: int, blocks: int, first: Table, end: Table) -> Table:
-        holds_rows = rank == 0 or unit.mixer == "replicated"
+    def _fixed_bytes(self, is_replicated: bool, is_lead: bool, blocks: int) -> Table:
+        """[L + 1, L + 1] what a rank needs beside its tiles and its partial rows."""
+        holds_rows = is_lead or is_replicated
         held = self.sizes.held if holds_rows else self.sizes.uncut
-        fixed = held[end] - held[first] + self._base(rank, holds_rows)[first, end]
-        if unit.mixer == "replicated":
-            fixed = fixed + (first == 0) * self.problem.hop_buffer
-        if rank == 0 and blocks:
+        fixed = held[None, :] - held[:, None] + self._base(is_lead, holds_rows)
+        if is_replicated:
+            fixed[0, :] += self.problem.hop_buffer
+        if is_lead:
             chosen = [b for k, b in enumerate(self.problem.free_blocks) if blocks >> k & 1]
-            fixed = fixed + sum(block.size_bytes for block in chosen)
+            fixed += sum(block.size_bytes for block in chosen)
         return fixed
 
-    def _base(self, rank: int, holds_rows: bool) -> Table:
-        if rank == 0:
+    def _base(self, is_lead: bool, holds_rows: bool) -> Table:
+        if is_lead:
             return self._lead_base
         return self._other_base if holds_rows else self.problem.workspace[False]
 
@@ -54,13 +59,28 @@ class GroupRooms:
         base[:, self.problem.num_layers] -= self.problem.hop_buffer
         return base
 
-    def may_fit(self, unit: Unit, blocks: int, least_free: int, first: Table, end: Table) -> Bools:
+    def may_fit(self, unit: Unit, blocks: int, first: Table, end: Table) -> Bools:
         """True where the ranks' rooms together hold the tiles: necessary, not enough."""
-        rooms = [self.room(unit, rank, blocks, first, end) - least_free
-                 for rank in range(unit.size)]  # fmt: skip
+        rooms = [self.room(unit, rank, blocks, first, end) for rank in range(unit.size)]
         whole = self.sizes.whole[end] - self.sizes.whole[first]
         fits: Bools = (np.minimum.reduce(rooms) > 0) & (np.add.reduce(rooms) >= whole)
         return fits
+
+    def caps(self, unit: Unit, blocks: int, tiles: int, first: Table, end: Table) -> Table:
+        """[ranks, runs] the most tiles that a rank may have, all else aside."""
+        if tiles not in self._least_runs:
+            self._least_runs[tiles] = self.sizes.least_run(tiles)
+        runs, buffers = self._least_runs[tiles], self._buffers_of(unit, tiles).min(axis=0)
+        whole = runs[tiles, end] - runs[tiles, first]
+        rows = []
+        for rank in range(unit.size):
+            room = self.room(unit, rank, blocks, first, end) - buffers[rank]
+            cap = np.clip(room * tiles // np.maximum(whole, 1) - 1, 0, tiles)
+            for _ in range(3):  # division may err by a tile either way
+                more = np.minimum(cap + 1, tiles)
+                cap += (cap < tiles) & (runs[more, end] - runs[more, first] <= room)
+            rows.append(np.where(room >= 0, cap, 0))
+        return np.stack(rows)
 
     def left(self, unit: Unit, blocks: int, tiles: int, first: Table, end: Table,
              deals: Table) -> Table:  # fmt: skip
@@ -87,6 +107,10 @@ class GroupRooms:
         if tiles not in self._before_by_tiles:
             self._before_by_tiles[tiles] = self.sizes.before(tiles)
         return self._before_by_tiles[tiles]
+
+    @cached_property
+    def _least_runs(self) -> dict[int, Table]:
+        return {}
 
     @cached_property
     def _before_by_tiles(self) -> dict[int, Table]:

@@ -53,11 +53,12 @@ class Labels:
     """A forward pass over settled columns."""
 
     def __init__(self, columns: UnitColumns, rules: UnitRules, relaxed: Relaxation, most: int,
-                 ) -> None:  # fmt: skip
+                 most_devices: int | None = None) -> None:  # fmt: skip
         self.columns, self.rules, self.most = columns, rules, most
+        self.most_devices = most_devices
         self.num_layers = rules.problem.num_layers
-        self.prices = relaxed.prices
-        self.ahead = relaxed.ahead(relaxed.prices)[0]
+        self.ahead, self.owed = relaxed.ahead(), relaxed.owed()
+        self.prices = relaxed.prices.seats + relaxed.prices.device
         self.starts = np.searchsorted(columns.first, np.arange(self.num_layers + 1))
         self.bits = rules.bits[columns.unit] | columns.blocks << rules.problem.num_seats
         self.lead = rules.lead[columns.unit]
@@ -113,7 +114,7 @@ class Labels:
         rules, columns = self.rules, self.columns
         hop = rules.hops_to(states.unit, columns.unit[here])
         end, lead = columns.end[here], self.lead[here]
-        rest = columns.cost[here] + self.price[here] + self.ahead[end, lead] - self.prices.sum()
+        rest = columns.cost[here] + self.price[here] + self.ahead[end, lead] - self.owed
         if states.unit[0] < 0:  # a stage that is all has no way back
             rest[end == self.num_layers] -= self.ahead[self.num_layers][
                 lead[end == self.num_layers]]  # fmt: skip
@@ -149,7 +150,8 @@ class Labels:
     def _ends_well(self, after: States, home: Table) -> Bools:
         """Whole chains have placed every block, and are worth at most `most`."""
         placed = after.used >> self.rules.problem.num_seats == self.rules.all_blocks
-        within = self.rules.allows_count(after.used) & (after.cost + home <= self.most)
+        within = self.rules.allows_count(after.used, self.most_devices)
+        within &= after.cost + home <= self.most
         return np.asarray(placed & within)
 
     def _note(self, after: States, home: Table, is_last: Bools,

@@ -3,6 +3,7 @@
 from plancc.compiler.placement.problem import Problem
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput
+from plancc.ir.layers import DenseMlp, Layer, num_tiles
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import kv_bytes_per_token
 from plancc.ir.topology import Topology
@@ -15,7 +16,7 @@ def build_problem(model: ModelShape, topology: Topology, ask: Ask) -> Problem:
     model = _without(model, ask)
     seats = _seats(model, topology, ask)
     _check_context(model, ask)
-    _check_tp(ask, seats)
+    _check_tp(model, ask, seats)
     _check_stage_layers(model, ask, seats)
     _check_homes(model, topology, ask, seats)
     for layer in model.layers:
@@ -77,9 +78,27 @@ def _check_context(model: ModelShape, ask: Ask) -> None:
         )
 
 
-def _check_tp(ask: Ask, seats: tuple[str, ...]) -> None:
-    if isinstance(ask.tp, int) and ask.tp > len(set(seats)):
+def _check_tp(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:
+    """--tp N makes every stage a group, so every layer must be one that can be cut."""
+    if not isinstance(ask.tp, int) or ask.tp == 1:
+        return
+    if ask.tp > len(set(seats)):
         raise BadInput(f"--tp {ask.tp}: {len(set(seats))} device(s) found")
+    for index, layer in enumerate(model.layers):
+        tiles = num_tiles(layer)
+        if tiles < ask.tp:
+            raise BadInput(f"--tp {ask.tp}: layer {index} of {model.name} has {_why_whole(layer)}; "
+                           f"--tp auto cuts what can be cut")  # fmt: skip
+
+
+def _why_whole(layer: Layer) -> str:
+    if layer.mlp is None:
+        return "no MLP to cut"
+    if not isinstance(layer.mlp, DenseMlp):
+        return "experts, which live on one device"
+    if layer.mlp.intermediate_size is None:
+        return "an MLP given as bytes only: add intermediate_size"
+    return f"an MLP of {layer.mlp.num_tiles} tile(s)"
 
 
 def _check_stage_layers(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from plancc.compiler.cost.comm import hop_ns
 from plancc.compiler.cost.compute import Work, layer_parts_ns, mlp_ns
 from plancc.compiler.placement.problem import Problem, Table, prefix_sums
-from plancc.compiler.placement.units import Unit, num_tiles
+from plancc.compiler.placement.units import Unit
 from plancc.ir.groups import exchange_pairs, partial_buffer_bytes, partial_row_bytes
-from plancc.ir.layers import DenseMlp, Layer
+from plancc.ir.layers import DenseMlp, Layer, num_tiles
 from plancc.ir.sizes import hidden_row_bytes, step_rows
 from plancc.ir.tiles import MAX_TILES, Span, subtree_roots
 
@@ -30,6 +30,13 @@ def deal_spans(num_ranks: int, tiles: int) -> Table:
     inner = np.array(cuts, np.int64).reshape(len(cuts), num_ranks - 1)
     ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, tiles)))
     return np.stack([ends[:, :-1], ends[:, 1:]], axis=2)
+
+
+@cache
+def deal_sizes(num_ranks: int, tiles: int) -> Table:
+    """[deals, ranks] tiles."""
+    spans = deal_spans(num_ranks, tiles)
+    return np.asarray(spans[:, :, 1] - spans[:, :, 0])
 
 
 def deal(num_ranks: int, tiles: int, number: int) -> Deal:
@@ -92,6 +99,14 @@ class ShareSizes:
         """[tiles + 1, L + 1] bytes of tiles [0, t) of all MLPs before a layer."""
         rows = [_tile_bytes(layer, tiles) for layer in self.problem.model.layers]
         sums = np.cumsum(np.array(rows, np.int64), axis=0)
+        return np.concatenate([np.zeros((1, tiles + 1), np.int64), sums]).T
+
+    def least_run(self, tiles: int) -> Table:
+        """[tiles + 1, L + 1] bytes that a run of so many tiles has at least, before a layer."""
+        rows = [_tile_bytes(layer, tiles) for layer in self.problem.model.layers]
+        least = [[min(row[a + n] - row[a] for a in range(tiles + 1 - n)) for n in range(tiles + 1)]
+                 for row in rows]  # fmt: skip
+        sums = np.cumsum(np.array(least, np.int64), axis=0)
         return np.concatenate([np.zeros((1, tiles + 1), np.int64), sums]).T
 
     def buffers(self, unit: Unit, tiles: int) -> Table:

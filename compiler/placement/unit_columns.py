@@ -14,9 +14,9 @@ HOPEFUL = -1
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """By first layer, then unit. `unit` and `blocks` are numbers in the source's lists.
+    """By (first, lead, end, unit). `unit` and `blocks` are numbers in the source's lists.
 
-    A group's column is hopeful (`deal` = HOPEFUL) until the cheapest deal that fits it is found:
+    A group's column is hopeful (`deal` <= HOPEFUL) until the cheapest deal that fits it is found:
     its cost is a lower bound, and it may not fit.
     """
 
@@ -35,8 +35,15 @@ class UnitColumns:
         return UnitColumns(*(getattr(self, entry.name)[keep] for entry in fields(self)))
 
 
-def joined(parts: Sequence[UnitColumns]) -> UnitColumns:
-    """All columns of the parts, in order."""
+def appended(one: UnitColumns, two: UnitColumns) -> UnitColumns:
+    return UnitColumns(*(np.concatenate([getattr(one, entry.name), getattr(two, entry.name)])
+                         for entry in fields(UnitColumns)))  # fmt: skip
+
+
+def joined(parts: Sequence[UnitColumns], lead: Table) -> UnitColumns:
+    """All columns of the parts by (first, lead, end, unit); `lead` is by unit."""
     whole = UnitColumns(*(np.concatenate([getattr(part, entry.name) for part in parts])
                           for entry in fields(UnitColumns)))  # fmt: skip
-    return whole.take(np.lexsort((whole.end, whole.blocks, whole.unit, whole.first)))
+    layers, leads = int(whole.end.max(initial=0)) + 1, int(lead.max(initial=0)) + 1
+    key = (whole.first * leads + lead[whole.unit]) * layers + whole.end
+    return whole.take(np.argsort(key, kind="stable"))

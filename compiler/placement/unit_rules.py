@@ -72,7 +72,9 @@ class UnitRules:
         return sum((used >> seat & 1 for seat in range(self.problem.num_seats)),
                    np.zeros(len(used), np.int64))  # fmt: skip
 
-    def allows_count(self, used: Table) -> Bools:
-        most, count = self.problem.ask.max_devices, self.num_devices(used)
+    def allows_count(self, used: Table, most: int | None) -> Bools:
+        """So many devices at most, by the ask too."""
+        limits = [limit for limit in (most, self.problem.ask.max_devices) if limit is not None]
+        most, count = min(limits, default=None), self.num_devices(used)
         allowed = np.ones(len(used), bool) if most is None else count <= most
         return allowed & (count == self.problem.num_seats) if self.problem.all_seats else allowed

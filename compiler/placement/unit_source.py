@@ -4,75 +4,101 @@ A group that is dearer than fewer of its devices on the same layers, whatever st
 after, is in no chosen chain: such columns are never settled at all.
 """
 
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
 from plancc.compiler.cost.comm import transfers_ns
 from plancc.compiler.placement.columns import ColumnSet
+from plancc.compiler.placement.deals import DealTables
 from plancc.compiler.placement.group_rooms import GroupRooms
 from plancc.compiler.placement.problem import INF, Table
-from plancc.compiler.placement.shares import ShareTimes
-from plancc.compiler.placement.unit_columns import HOPEFUL, UnitColumns
+from plancc.compiler.placement.unit_columns import HOPEFUL, Bools, UnitColumns, appended
 from plancc.compiler.placement.units import Unit
 from plancc.ir.groups import spread_pairs
 from plancc.ir.sizes import hidden_row_bytes
 
 DEALS_AT_A_TIME = 24
 RUNS_AT_A_TIME = 1024
+ALMOST = 1 - 1e-9  # a ratio in float64 errs by less
 
 
 class UnitSource:
-    """Columns of every unit for one head mode, one step's times and one least room."""
+    """Columns of every unit for one head mode and one step's times."""
 
-    def __init__(self, columns: ColumnSet, times: ShareTimes, mode: str, units: tuple[Unit, ...],
-                 least_free: int = 0) -> None:  # fmt: skip
-        self.problem, self.columns, self.times = columns.problem, columns, times
-        self.mode, self.units, self.least_free = mode, units, least_free
+    def __init__(self, columns: ColumnSet, deals: DealTables, mode: str) -> None:
+        self.problem, self.columns, self.deals = columns.problem, columns, deals
+        self.mode, self.units = mode, deals.units
         self.rooms = GroupRooms(self.problem, mode)
         self.block_sets = 1 << len(self.problem.free_blocks)
-        self._deals: dict[tuple[int, int], tuple[Table, Table, Table]] = {}
 
-    def columns_of(self, number: int, blocks: int) -> UnitColumns:
-        """Every column that a unit may hold."""
-        is_single = self.units[number].mixer == "single"
-        return self._single(number, blocks) if is_single else self._group(number, blocks)
+    def columns_of(self, number: int, blocks: int, known: UnitColumns | None = None) -> UnitColumns:
+        """Every column that a unit may hold. `known`: those with the head elsewhere, if at hand."""
+        if self.units[number].mixer == "single":
+            return self._single(number, blocks)
+        first, end = self._runs(number, blocks)
+        if known is None:
+            return self._group(number, blocks, first, end)
+        at_end = self._at_end(first, end)
+        inner = known.take(~self._at_end(known.first, known.end))
+        return appended(inner, self._group(number, blocks, first[at_end], end[at_end]))
+
+    def _at_end(self, first: Table, end: Table) -> Bools:
+        """Runs that the head's place matters to."""
+        return np.asarray((first == 0) | (end == self.problem.num_layers))
+
+    def _runs(self, number: int, blocks: int) -> tuple[Table, Table]:
+        """(first, end) of runs that a group may be asked to hold."""
+        unit = self.units[number]
+        legal = self.columns.by_key[self.mode, blocks].legal[unit.lead]
+        legal = legal & (self.rooms.sizes.runs >= unit.size)
+        if not unit.is_plain:
+            inner = legal[1:, : self.problem.num_layers]
+            legal[1:, : self.problem.num_layers] = np.zeros_like(inner)
+        first, end = np.nonzero(legal)
+        return first, end
 
     def _single(self, number: int, blocks: int) -> UnitColumns:
         """Every column of one seat that fits; exact."""
         table, seat = self.columns.by_key[self.mode, blocks], self.units[number].lead
-        first, end = np.nonzero(table.legal[seat] & (table.free[seat] >= self.least_free))
-        return self._columns(number, blocks, first, end, table.cost[seat, first, end],
-                             table.free[seat, first, end], 0)  # fmt: skip
+        first, end = np.nonzero(table.legal[seat] & (table.free[seat] >= 0))
+        cost, free = table.cost[seat, first, end], table.free[seat, first, end]
+        return self._columns(number, blocks, first, end, cost, free, np.zeros_like(cost))
 
-    def _group(self, number: int, blocks: int) -> UnitColumns:
-        """The columns that a group may hold; hopeful."""
-        unit = self.units[number]
-        legal = self.columns.by_key[self.mode, blocks].legal[unit.lead]
-        first, end = np.nonzero(legal & (self.rooms.sizes.runs >= unit.size))
-        if not unit.is_plain:
-            at_end = (first == 0) | (end == self.problem.num_layers)
-            first, end = first[at_end], end[at_end]
-        fits = self.rooms.may_fit(unit, blocks, self.least_free, first, end)
+    def _group(self, number: int, blocks: int, first: Table, end: Table) -> UnitColumns:
+        """The columns of these runs that a group may hold; hopeful."""
+        fits = self.rooms.may_fit(self.units[number], blocks, first, end)
         first, end = first[fits], end[fits]
-        cost = self._hopeful(number, first, end)
-        return self._columns(number, blocks, first, end, cost, np.zeros_like(cost), HOPEFUL)
+        cost, deal = self._hopeful(number, blocks, first, end)
+        some = cost < INF
+        first, end, cost, deal = first[some], end[some], cost[some], deal[some]
+        return self._columns(number, blocks, first, end, cost, np.zeros_like(cost), deal)
 
     def _columns(self, number: int, blocks: int, first: Table, end: Table, cost: Table,
-                 free: Table, deal: int) -> UnitColumns:  # fmt: skip
+                 free: Table, deal: Table) -> UnitColumns:  # fmt: skip
         count = len(first)
         return UnitColumns(np.full(count, number), np.full(count, blocks), first, end, cost, free,
-                           np.full(count, deal))  # fmt: skip
+                           deal)  # fmt: skip
 
-    def _hopeful(self, number: int, first: Table, end: Table) -> Table:
-        """Each layer at its own cheapest deal, whatever fits."""
-        sums = sum((self._deals_of(number, tiles)[2] for tiles in self._tile_counts(number)),
-                   np.zeros(self.problem.num_layers + 1, np.int64))  # fmt: skip
-        return sums[end] - sums[first] + self._ends(self.units[number], first, end)
+    def _hopeful(self, number: int, blocks: int, first: Table, end: Table) -> tuple[Table, Table]:
+        """(cost, deal) a lower bound, and HOPEFUL less the place of the first deal that may fit.
 
-    def _tile_counts(self, number: int) -> list[int]:
-        counts = np.unique(self.rooms.sizes.tiles).tolist()
-        return [tiles for tiles in counts if tiles >= self.units[number].size]
+        Every layer at its own cheapest deal; and the ratio of the first deal that may fit, for that
+        is the least ratio among those that do.
+        """
+        unit, tiles = self.units[number], self.rooms.sizes.runs[first, end]
+        cost, deal = np.zeros(len(first), np.int64), np.full(len(first), HOPEFUL)
+        for count in np.unique(tiles).tolist():
+            here = np.flatnonzero(tiles == count)
+            deals = self.deals.of(number, count)
+            caps = self.rooms.caps(unit, blocks, count, first[here], end[here])
+            place = deals.first_within(caps)
+            floor = deals.least[end[here]] - deals.least[first[here]]
+            ratio = np.append(deals.ratio, np.inf)[place]
+            with np.errstate(invalid="ignore"):
+                bound = np.where(place < len(deals.ratio), np.floor(ratio * floor * ALMOST), INF)
+            cost[here], deal[here] = np.maximum(floor, bound.astype(np.int64)), HOPEFUL - place
+        return np.minimum(cost + self._ends(unit, first, end), INF), deal
 
     def _ends(self, unit: Unit, first: Table, end: Table) -> Table:
         """ns of embedding, head, and the spreading of embedded rows."""
@@ -83,35 +109,14 @@ class UnitSource:
 
     def _spread(self, unit: Unit) -> int:
         names = [self.problem.seats[seat] for seat in unit.seats]
-        size = self.times.work.rows * hidden_row_bytes(self.problem.model)
+        size = self.deals.times.work.rows * hidden_row_bytes(self.problem.model)
         pairs = spread_pairs(unit.mixer, unit.size)
         return transfers_ns(self.problem.topology, [(names[a], names[b], size) for a, b in pairs])
 
-    def _deals_of(self, number: int, tiles: int) -> tuple[Table, Table, Table]:
-        """(order of deals, [deals, L + 1] sums in that order, [L + 1] sums of the cheapest).
-
-        Ordered by the least ratio of a deal's layer to the cheapest deal's: a deal's run of layers
-        costs at least its ratio times the cheapest.
-        """
-        key = number, tiles
-        if key not in self._deals:
-            layers = self.times.layers(self.units[number], tiles)
-            layers[:, self.rooms.sizes.tiles != tiles] = 0
-            least = layers.min(axis=0)
-            ratio = (layers[:, least > 0] / least[least > 0]).min(axis=1)
-            order = np.argsort(ratio, kind="stable")
-            self._deals[key] = order, _prefix(layers), _prefix(least[None, :])[0]
-            self._ratio[key] = ratio
-        return self._deals[key]
-
-    @cached_property
-    def _ratio(self) -> dict[tuple[int, int], Table]:
-        return {}
-
     def settle(self, columns: UnitColumns) -> UnitColumns:
-        """Exact columns: of those that fit, the cheapest deal and its room. Others go."""
+        """Exact columns: the cheapest deal that fits and its room; INF where none does."""
         cost, free, deal = (np.array(a) for a in (columns.cost, columns.free, columns.deal))
-        hopeful = np.flatnonzero(columns.deal == HOPEFUL)
+        hopeful = np.flatnonzero(columns.deal <= HOPEFUL)
         tiles = self.rooms.sizes.runs[columns.first, columns.end]
         keys = (columns.unit * self.block_sets + columns.blocks) * 1000 + tiles
         order = hopeful[np.argsort(keys[hopeful], kind="stable")]
@@ -119,19 +124,17 @@ class UnitSource:
             for low in range(0, len(part), RUNS_AT_A_TIME):
                 some = part[low : low + RUNS_AT_A_TIME]
                 cost[some], free[some], deal[some] = self._settled(columns.take(some))
-        settled = UnitColumns(columns.unit, columns.blocks, columns.first, columns.end, cost,
-                              free, deal)  # fmt: skip
-        return settled.take(cost < INF)
+        return replace(columns, cost=cost, free=free, deal=deal)
 
     def first_deal(self, column: UnitColumns, room: int) -> int:
         """The lowest number of a deal that costs what the column does and leaves `room`."""
         number, blocks = int(column.unit[0]), int(column.blocks[0])
         unit, first, end = self.units[number], column.first, column.end
         tiles = int(self.rooms.sizes.runs[first[0], end[0]])
-        order, sums, _ = self._deals_of(number, tiles)
-        left = self.rooms.left(unit, blocks, tiles, first, end, np.sort(order))[:, 0]
-        cost = (sums[:, end] - sums[:, first])[:, 0] + self._ends(unit, first, end)
-        return int(np.flatnonzero((cost == column.cost[0]) & (left >= room))[0])
+        deals = self.deals.of(number, tiles)
+        left = self.rooms.left(unit, blocks, tiles, first, end, deals.order)[:, 0]
+        cost = (deals.sums[:, end] - deals.sums[:, first])[:, 0] + self._ends(unit, first, end)
+        return int(deals.order[(cost == column.cost[0]) & (left >= room)].min())
 
     def _settled(self, part: UnitColumns) -> tuple[Table, Table, Table]:
         """(cost, free, deal) of columns of one unit, one set of blocks and one number of tiles.
@@ -140,20 +143,23 @@ class UnitSource:
         """
         number, blocks = int(part.unit[0]), int(part.blocks[0])
         unit, tiles = self.units[number], int(self.rooms.sizes.runs[part.first[0], part.end[0]])
-        order, sums, least = self._deals_of(number, tiles)
-        ratio = self._ratio[number, tiles][order]
-        floor = least[part.end] - least[part.first]
-        best = np.full(len(part), INF)
+        deals = self.deals.of(number, tiles)
+        floor = deals.least[part.end] - deals.least[part.first]
+        best, place = np.full(len(part), INF), HOPEFUL - part.deal
         room, deal = np.full_like(best, -1), np.full_like(best, HOPEFUL)
-        for low in range(0, len(order), DEALS_AT_A_TIME):
-            some = order[low : low + DEALS_AT_A_TIME]
-            open_ = np.flatnonzero(ratio[low] * floor <= best * (1 + 1e-9))
-            if not len(open_):
-                break
-            first, end = part.first[open_], part.end[open_]
-            left = self.rooms.left(unit, blocks, tiles, first, end, some)
-            cost = np.where(left >= self.least_free, sums[some][:, end] - sums[some][:, first], INF)
-            _improve(best, room, deal, open_, cost, left, some)
+        for low in range(int(place.min()), len(deals.order), DEALS_AT_A_TIME):
+            some = slice(low, low + DEALS_AT_A_TIME)
+            undecided = deals.ratio[low] * floor * ALMOST <= best
+            now = np.flatnonzero(undecided & (place < low + DEALS_AT_A_TIME))
+            if not len(now):
+                if not undecided.any():
+                    break
+                continue
+            first, end = part.first[now], part.end[now]
+            left = self.rooms.left(unit, blocks, tiles, first, end, deals.order[some])
+            cost = deals.sums[some][:, end] - deals.sums[some][:, first]
+            cost = np.where(left >= 0, cost, INF)
+            _improve(best, room, deal, now, cost, left, deals.order[some])
         return np.minimum(best + self._ends(unit, part.first, part.end), INF), room, deal
 
 
@@ -169,9 +175,3 @@ def _improve(best: Table, room: Table, deal: Table, places: Table, cost: Table, 
         (most > old[1]) | ((most == old[1]) & (number < old[2]))))  # fmt: skip
     chosen = places[better]
     best[chosen], room[chosen], deal[chosen] = least[better], most[better], number[better]
-
-
-def _prefix(rows: Table) -> Table:
-    """[rows, L + 1]"""
-    zero = np.zeros((len(rows), 1), np.int64)
-    return np.concatenate([zero, np.cumsum(rows, axis=1)], axis=1)

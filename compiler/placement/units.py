@@ -10,7 +10,7 @@ from itertools import combinations
 
 from plancc.compiler.placement.problem import Problem
 from plancc.ir.groups import Mixer, holders
-from plancc.ir.layers import DenseMlp, Layer
+from plancc.ir.layers import num_tiles
 
 MOST_RANKS = 4
 MOST_EQUAL_RANKS = 8  # where all devices of the group may be exchanged
@@ -44,13 +44,6 @@ class Unit:
     def is_plain(self) -> bool:
         """Led by its first seat: without blocks who leads a replicated group changes nothing."""
         return self.mixer != "replicated" or self.lead == min(self.seats)
-
-
-def num_tiles(layer: Layer) -> int:
-    """Tiles that the layer's MLP can be cut in; 0 where the whole layer lives on one device."""
-    if not isinstance(layer.mlp, DenseMlp) or layer.mlp.intermediate_size is None:
-        return 0
-    return layer.mlp.num_tiles
 
 
 def allows_groups(problem: Problem) -> bool:

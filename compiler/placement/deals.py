@@ -1,0 +1,85 @@
+"""The deals of one unit in order of promise, and the first that ranks' rooms may allow."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from plancc.compiler.placement.problem import Table
+from plancc.compiler.placement.relaxation import Floats
+from plancc.compiler.placement.shares import ShareSizes, ShareTimes, deal_sizes
+from plancc.compiler.placement.unit_columns import Bools
+from plancc.compiler.placement.units import Unit
+
+KEPT = 64
+
+
+@dataclass(frozen=True)
+class Deals:
+    """Ordered by the least ratio of a deal's layer to the cheapest deal's.
+
+    A deal's run of layers costs at least its ratio times the cheapest, so once a deal fits, those
+    far behind it need no look.
+    """
+
+    order: Table  # [deals] numbers
+    ratio: Floats  # [deals] ascending
+    sums: Table  # [deals, L + 1] ns of the layers before, in that order
+    least: Table  # [L + 1] the same of every layer's cheapest deal
+    sizes: Table  # [deals, ranks] tiles, in that order
+
+    @classmethod
+    def of(cls, layers: Table, here: Bools, sizes: Table) -> "Deals":
+        """From [deals, L] ns, where only the layers `here` are cut in so many tiles."""
+        layers[:, ~here] = 0
+        least = layers.min(axis=0)
+        ratio = (layers[:, here] / np.maximum(least[here], 1)).min(axis=1)
+        order = np.argsort(ratio, kind="stable")
+        return cls(order, ratio[order], _prefix(layers[order]), _prefix(least[None, :])[0],
+                   sizes[order])  # fmt: skip
+
+    def first_within(self, caps: Table) -> Table:
+        """[runs] place of the first deal of at most caps [ranks, runs] tiles; past all if none."""
+        place: Table = self._first[tuple(np.minimum(caps, self._most[:, None]))]
+        return place
+
+    @cached_property
+    def _most(self) -> Table:
+        """[ranks] the most tiles that a deal gives each rank."""
+        most: Table = self.sizes.max(axis=0)
+        return most
+
+    @cached_property
+    def _first(self) -> Table:
+        """[cap, ...] by the cap of each rank."""
+        count = len(self.order)
+        table = np.full(tuple(self._most + 1), count, np.int64)
+        table[tuple(self.sizes.T)] = np.arange(count)
+        for axis in range(table.ndim):
+            table = np.minimum.accumulate(table, axis=axis)
+        return table
+
+
+class DealTables:
+    """Deals by unit and number of tiles, for one step's times; those of a few units are kept."""
+
+    def __init__(self, times: ShareTimes, units: tuple[Unit, ...]) -> None:
+        self.times, self.units = times, units
+        self.tiles = ShareSizes(times.problem).tiles
+        self._kept: dict[tuple[int, int], Deals] = {}
+
+    def of(self, number: int, tiles: int) -> Deals:
+        key = number, tiles
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            unit = self.units[number]
+            self._kept[key] = Deals.of(self.times.layers(unit, tiles), self.tiles == tiles,
+                                       deal_sizes(unit.size, tiles))  # fmt: skip
+        return self._kept[key]
+
+
+def _prefix(rows: Table) -> Table:
+    """[rows, L + 1]"""
+    zero = np.zeros((len(rows), 1), np.int64)
+    return np.concatenate([zero, np.cumsum(rows, axis=1)], axis=1)
