@@ -80,6 +80,10 @@ def _speed_table(report: dict[str, Any]) -> Table:
         table.add_row(f"stage {stage['stage']} on {stage['device']}, a step",
                       f"{stage['compute_ms']:.2f} ms",
                       f"{stage['predicted_compute_ms']:.2f} ms")  # fmt: skip
+        if stage["predicted_exchange_ms"]:
+            table.add_row(f"exchanges of rank {stage['rank']}, a step",
+                          f"{stage['exchange_ms']:.2f} ms",
+                          f"{stage['predicted_exchange_ms']:.2f} ms")  # fmt: skip
     for stage in report["stages"]:
         for hop in _hops_out_of(stage["rank"], report["hops"]):
             table.add_row(f"hop {hop['from']} to {hop['to']}, median", f"{hop['median_us']:.0f} us",

@@ -113,7 +113,8 @@ def _predicted_prefill(plan: Plan) -> dict[str, Any] | None:
 
 
 def _stages(plan: Plan, reports: Mapping[int, RankReport]) -> list[dict[str, Any]]:
-    """A decode step in each stage: p50 of its segments, beside the predicted compute."""
+    """A decode step in each stage: p50 of its segments and of its exchanges, waiting for slower
+    ranks included, beside what was predicted."""
     rows = []
     for seat in seats_of(plan):
         predicted = plan.predicted.decode.stages[seat.stage]
@@ -124,6 +125,8 @@ def _stages(plan: Plan, reports: Mapping[int, RankReport]) -> list[dict[str, Any
                 "device": seat.device,
                 "compute_ms": percentile(reports[seat.rank].run_ns, 50) / 1e6,
                 "predicted_compute_ms": predicted.compute_ns / 1e6,
+                "exchange_ms": percentile(reports[seat.rank].exchange_ns, 50) / 1e6,
+                "predicted_exchange_ms": predicted.exchange_ns / 1e6,
                 "predicted_hop_us": predicted.hop_ns / 1e3,
             }
         )

@@ -18,6 +18,7 @@ from plancc.executor.exchange import Exchanger
 from plancc.executor.links import Inlet, LocalLink, Outlet
 from plancc.executor.program_points import first_recvs, runs_before_exchange
 from plancc.executor.pulse import Pulse
+from plancc.executor.rank_times import RankTimes
 from plancc.executor.request import RankReport
 from plancc.executor.seats import Seat
 from plancc.executor.step import Step
@@ -26,7 +27,6 @@ from plancc.ir.instruction import Exchange, Free, Instruction, Recv, Run, Sample
 
 OnLogits = Callable[[Step, torch.Tensor], None]
 OnReport = Callable[[RankReport], None]
-_KEPT = 2048  # of the last decode steps' times
 
 
 @dataclass
@@ -37,6 +37,7 @@ class _Flight:
     at: int = 0
     rows: torch.Tensor | None = None
     run_ns: int = 0
+    exchange_ns: int = 0
 
     @property
     def is_decode(self) -> bool:
@@ -59,9 +60,7 @@ class Rank:
     exchanger: Exchanger | None = None  # of a rank in a TP group
     waits_for: Inlet | None = None
     _flights: deque[_Flight] = field(default_factory=deque)
-    _run_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    _sent: dict[int, deque[int]] = field(default_factory=dict)
-    _received: dict[int, deque[int]] = field(default_factory=dict)
+    times: RankTimes = field(default_factory=RankTimes)
     _output: torch.Tensor | None = None
 
     @property
@@ -110,18 +109,13 @@ class Rank:
             RankReport(
                 rank=self.seat.rank,
                 is_finite=self._output is None or bool(torch.isfinite(self._output).all()),
-                run_ns=tuple(self._run_ns),
-                sent={link: tuple(stamps) for link, stamps in self._sent.items()},
-                received={link: tuple(stamps) for link, stamps in self._received.items()},
+                run_ns=tuple(self.times.run_ns),
+                exchange_ns=tuple(self.times.exchange_ns),
+                sent={link: tuple(stamps) for link, stamps in self.times.sent.items()},
+                received={link: tuple(stamps) for link, stamps in self.times.received.items()},
                 kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
             )
         )
-
-    def forget_times(self) -> None:
-        """Begin the clocks anew, as at the start of a measurement."""
-        self._run_ns.clear()
-        self._sent.clear()
-        self._received.clear()
 
     @cached_property
     def _first_recv(self) -> dict[int, int]:
@@ -135,7 +129,7 @@ class Rank:
         """A prompt that starts at position 0 is a new tenant of its slot."""
         if step.phase == "prompt" and step.positions[0] == 0:
             self.model.admit(step.slots[0])
-            self.forget_times()
+            self.times.clear()
 
     def _fly(self, flight: _Flight, limit: int) -> bool:
         start, instructions = flight.at, self.seat.program.instructions
@@ -176,7 +170,7 @@ class Rank:
             return False
         flight.rows = inlet.take_rows()
         if flight.is_decode:
-            self._mark(self._received, link)
+            self.times.mark_received((link,))
         return True
 
     def _recv_step(self, flight: _Flight, link: int, inlet: Inlet) -> bool:
@@ -187,7 +181,7 @@ class Rank:
                 self._begin(message)
                 flight.step = message
                 if flight.is_decode:
-                    self._mark(self._received, link)
+                    self.times.mark_received((link,))
                 return True
             self.report(message)
             inlet.expect(0)
@@ -209,16 +203,17 @@ class Rank:
         exchanger = self.exchanger
         assert exchanger is not None
         assert flight.rows is not None
-        if flight.is_decode and not exchanger.is_open:
-            for link in exchanger.outlets:
-                self._mark(self._sent, link)
+        if not exchanger.is_open:
+            flight.exchange_ns -= time.monotonic_ns()
+            if flight.is_decode:
+                self.times.mark_sent(exchanger.outlets)
         is_done, late = exchanger.go_on(flight.rows)
         if not is_done:
             self.waits_for = self.waits_for or late
             return False
+        flight.exchange_ns += time.monotonic_ns()
         if flight.is_decode:
-            for link in exchanger.inlets:
-                self._mark(self._received, link)
+            self.times.mark_received(exchanger.inlets)
         parts = exchanger.parts(flight.rows)
         flight.rows = None
         if exchanger.group.holds_rows:
@@ -231,7 +226,7 @@ class Rank:
         if not outlet.can_send():
             return False
         if flight.is_decode:
-            self._mark(self._sent, link)
+            self.times.mark_sent((link,))
         if link in self.step_links:
             outlet.send_message(flight.step)
             return True
@@ -241,7 +236,6 @@ class Rank:
 
     def _land(self, flight: _Flight) -> None:
         if flight.is_decode:
-            self._run_ns.append(flight.run_ns)
-
-    def _mark(self, stamps: dict[int, deque[int]], link: int) -> None:
-        stamps.setdefault(link, deque(maxlen=_KEPT)).append(time.monotonic_ns())
+            self.times.run_ns.append(flight.run_ns)
+            if self.exchanger:
+                self.times.exchange_ns.append(flight.exchange_ns)

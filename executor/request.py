@@ -71,6 +71,7 @@ class RankReport(Frozen):
     run_ns: tuple[Id, ...]
     sent: dict[Id, tuple[Id, ...]]
     received: dict[Id, tuple[Id, ...]]
+    exchange_ns: tuple[Id, ...] = ()  # from its own partial rows to those of all, over a step
     kv_sha256: dict[Id, str] = {}  # by layer
 
 

@@ -112,8 +112,7 @@ def _bench(plan: Path, folder: Path, tokens: int) -> dict[str, Any]:
 def _summary(plan: Path, runs: list[dict[str, Any]]) -> dict[str, Any]:
     stages = json.loads(plan.read_text())["stages"]
     rates = [run["decode"]["tokens_per_s"] for run in runs]
-    partial = [hop["median_us"] for run in runs for hop in run["hops"]
-               if hop["payload"] == "partial"]  # fmt: skip
+    exchanges = [max(stage["exchange_ms"] for stage in run["stages"]) for run in runs]
     return {
         "shape": "; ".join(
             f"{stage['layers'][0]}..{stage['layers'][1] - 1} {stage['mixer']} "
@@ -124,7 +123,10 @@ def _summary(plan: Path, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "decode_all": [round(rate, 2) for rate in rates],
         "predicted_tokens_per_s": round(runs[0]["decode"]["predicted_tokens_per_s"], 2),
         "prompt_tokens_per_s": round(median(run["prefill"]["tokens_per_s"] for run in runs), 1),
-        "partial_rows_us": round(median(partial), 1) if partial else None,
+        "exchange_ms": round(median(exchanges), 2),
+        "predicted_exchange_ms": round(
+            max(stage["predicted_exchange_ms"] for stage in runs[0]["stages"]), 2
+        ),
     }
 
 

@@ -96,6 +96,16 @@ def test_chunks_slots_and_context_leave_no_trace_in_a_group(
     assert LocalRun(plan, folder).answer(PROMPT, 12) == alone
 
 
+def test_a_rank_of_a_group_tells_what_its_exchanges_took(
+    manifest: ModelManifest, folder: Path
+) -> None:
+    run = LocalRun(in_one_process(group_plan(manifest, SHAPES["replicated, single"])), folder)
+    run.answer(PROMPT, 12)
+    counts = {report.rank: (len(report.run_ns), len(report.exchange_ns)) for report in run.reports}
+    assert counts == {0: (11, 11), 1: (11, 11), 2: (11, 0)}
+    assert all(0 < time for report in run.reports for time in report.exchange_ns)
+
+
 @pytest.mark.parametrize("head", ["last", "first"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_gives_the_bits_of_one_device_within_its_ledger(
