@@ -209,7 +209,7 @@ class Rank:
                 self.times.mark_sent(exchanger.outlets)
         is_done, late = exchanger.go_on(flight.rows)
         if not is_done:
-            self.waits_for = self.waits_for or late
+            self.waits_for = late or self.waits_for  # its group is at work on this very step
             return False
         flight.exchange_ns += time.monotonic_ns()
         if flight.is_decode:
