@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from plancc_builders import build_device, build_topology
-from plancc_examples import KIB, tiny_ask, tiny_manifest, tiny_plan, write_documents
+from plancc_examples import tiny_ask, tiny_manifest, tiny_plan, write_documents
 from plancc_random_groups import random_group_question
+from plancc_tp_cases import four_devices
 
 from plancc.compiler.api import compile as compile_plan
 from plancc.compiler.placement.place import place
 from plancc.ir.errors import DoesNotFit
 from plancc.ir.plan import Plan
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "from plancc.compiler.cli import main; main()"
@@ -37,17 +37,6 @@ def compile_in(folder: Path, seed: str, cores: str, *flags: str) -> bytes:
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, timeout=100)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
-
-
-def four_devices(free: int = 1500) -> Topology:
-    """Unequal rates, a measured exchange, a trunk; links so fast that groups pay for a toy."""
-    rates = {"tflops": {"float32": 1.0}, "overhead_bytes": 10 * KIB}
-    devices = [build_device(f"d{i}", free * KIB, gb_s=8.0 - i % 3, threads=1, **rates)
-               for i in range(4)]  # fmt: skip
-    trunk = {pair: {"trunk": "bus"} for pair in (("d2", "d3"), ("d3", "d2"))}
-    measured = Exchange(group=("d1", "d0"), points=((256.0, 0.5), (65536.0, 4.0)))
-    return build_topology(devices, name="four", links=trunk, latency_us=0.3, gb_s=40.0,
-                          exchanges=(measured,))  # fmt: skip
 
 
 def shuffled(topology: Topology, seed: int) -> Topology:

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from plancc_builders import build_manifest, build_model, gib
+from plancc_builders import (
+    KIB,
+    build_device,
+    build_manifest,
+    build_model,
+    build_topology,
+    gib,
+)
 
 from plancc.compiler.api import compile
 from plancc.compiler.check import check_plan
@@ -12,7 +19,7 @@ from plancc.ir.layers import DenseMlp, Layer, Mixer
 from plancc.ir.legality import plan_problems
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Plan
-from plancc.ir.topology import Topology
+from plancc.ir.topology import Exchange, Topology
 
 
 def cut_layer(
@@ -63,3 +70,14 @@ def sound_plan(model: ModelShape, topology: Topology, **flags: Any) -> Plan:
 def values_of(placement: Placement | Plan) -> dict[str, int]:
     """Predicted ns of every shape that was timed, by its name."""
     return {row.shape: row.value for row in placement.alternatives if row.value is not None}
+
+
+def four_devices(free: int = 1500) -> Topology:
+    """Unequal rates, a measured exchange, a trunk; links so fast that groups pay for a toy."""
+    rates = {"tflops": {"float32": 1.0}, "overhead_bytes": 10 * KIB}
+    devices = [build_device(f"d{i}", free * KIB, gb_s=8.0 - i % 3, threads=1, **rates)
+               for i in range(4)]  # fmt: skip
+    trunk = {pair: {"trunk": "bus"} for pair in (("d2", "d3"), ("d3", "d2"))}
+    measured = Exchange(group=("d1", "d0"), points=((256.0, 0.5), (65536.0, 4.0)))
+    return build_topology(devices, name="four", links=trunk, latency_us=0.3, gb_s=40.0,
+                          exchanges=(measured,))  # fmt: skip
