@@ -93,6 +93,16 @@ def test_gate_and_up_are_cut_by_rows_and_down_by_columns() -> None:
     assert shapes["q_proj"] == (64, 64)
 
 
+def test_a_rank_without_mixers_holds_its_tiles_and_nothing_else() -> None:
+    model = shape_of(TinyLlama(num_layers=2))
+    layer = model.layers[0]
+    assert isinstance(layer.mlp, DenseMlp)
+    pieces = rank_pieces(model, (0, 2), share=(4, 9), has_mixer=False)
+    names = {piece.spec.name.split(".", 3)[-1] for piece in pieces}
+    assert names == {"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}
+    assert num_bytes(pieces) == 2 * layer.mlp.share_bytes(4, 9)
+
+
 def test_what_cannot_be_run_is_refused_with_what_is_missing() -> None:
     bytes_only = build_model([build_layer(1000, kv=64)])
     with pytest.raises(BadInput, match="family 'bytes' can be compiled but not run"):
