@@ -169,3 +169,13 @@ def test_prefill_over_a_slow_link_wants_a_pipeline(prompt: int, ms: float) -> No
     group = Candidate((Group(("A", "B"), "owned"),), (0, 80), (((0, 7), (7, 16)),), "last", ())
     value = value_of(BruteForce(model, machine, build_ask(model, **asked)), group)
     assert value / best.proof.value > 1.5
+
+
+@pytest.mark.xfail(strict=True, reason="the one device and the pipeline are listed as groups too")
+def test_rejected_shapes_are_named_as_what_they_are() -> None:
+    """C17 (a): one device is not tensor parallelism over 1, nor two in a row a group."""
+    model, machine = small_on_three()
+    found = values_of(placed(model, machine))
+    assert "MLP tensor parallelism over 1" not in found
+    groups = {name: value for name, value in found.items() if "MLP tensor" in name}
+    assert not set(groups.values()) & {found["one device"], found["pipeline of 2 stages"]}
