@@ -1,5 +1,6 @@
 """TP groups from a placement to links and programs: the format's convention, rank by rank."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -123,3 +124,15 @@ def test_a_plan_without_groups_says_nothing_of_parts() -> None:
     plan = group_plan(tiny_manifest(), [stage((0, 2), "cpu0"), stage((2, 6), "cpu1")])
     assert "part" not in plan.to_json()
     assert "exchange_ns" in plan.to_json()
+
+
+def test_the_text_of_a_lowered_group_is_as_reviewed(golden: Callable[[str, str], None]) -> None:
+    """Two layers: replicas with unequal shares, then an owner's layer."""
+    manifest = tiny_manifest()
+    manifest = manifest.model_copy(update={"layers": manifest.layers[:2]})
+    stages = [
+        stage((0, 1), "cpu0", "cpu1", tiles=(10,), mixer="replicated"),
+        stage((1, 2), "cpu2", "cpu3", tiles=(3,), mixer="owned"),
+    ]
+    graph = lowered(manifest, cpu_topology(4), tiny_ask(), stages).graph
+    golden("graph_after_lower_groups.txt", graph_text(graph))
