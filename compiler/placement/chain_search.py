@@ -14,19 +14,19 @@ import numpy as np
 
 from plancc.compiler.placement.columns import ColumnSet
 from plancc.compiler.placement.deals import DealTables
-from plancc.compiler.placement.labels import Forward, Labels
-from plancc.compiler.placement.problem import INF, Problem, Table
+from plancc.compiler.placement.labels import Forward, Kind, Labels
+from plancc.compiler.placement.problem import INF, Problem
 from plancc.compiler.placement.relaxation import Leads, Relaxation
 from plancc.compiler.placement.shares import ShareTimes
-from plancc.compiler.placement.unit_columns import UnitColumns, joined
+from plancc.compiler.placement.unit_columns import HOPEFUL, UnitColumns, joined
 from plancc.compiler.placement.unit_hops import UnitHops
 from plancc.compiler.placement.unit_rules import UnitRules
 from plancc.compiler.placement.unit_source import UnitSource
 from plancc.compiler.placement.units import Unit
 from plancc.ir.sizes import hidden_row_bytes
 
-REACH = 1.05  # of the bound: how far above it chains are sought next
-FAR = 1.06  # of the bound: columns beyond are not looked at while it is raised
+NEAR = 1.006  # of the bound: how far above it chains are sought next
+FAR = 1.05  # of the bound: columns beyond are not looked at while it is raised
 FIRST_ROUNDS, BOUND_ROUNDS, DROP_ROUNDS = 12, 60, 60
 
 
@@ -55,7 +55,7 @@ class ModeSearch:
         self.step, self.mode, self.problem, self.source = step, source.mode, step.problem, source
         self.rules = UnitRules(self.problem, step.units, step.hops, step.columns.back(self.mode))
         self.columns = joined(parts, self.rules.lead)
-        self.relaxed = self._relaxation(None)
+        self.relaxed, self.bound = self._relaxation(None), -np.inf
         self.raise_bound()
 
     def _relaxation(self, most_devices: int | None) -> Relaxation:
@@ -69,26 +69,43 @@ class ModeSearch:
 
     def raise_bound(self) -> None:
         """The bound of all columns as they are known by now; most of them soon do not matter."""
-        self.relaxed.hold(self.columns)
-        self.relaxed.run(np.inf, FIRST_ROUNDS)
-        most = self.relaxed.bound * FAR
-        self.relaxed.run(most, BOUND_ROUNDS)
-        self.bound = min(self.relaxed.bound, most)
+        while True:
+            self.relaxed.hold(self.columns)
+            self.relaxed.run(np.inf, FIRST_ROUNDS)
+            most = self.relaxed.bound * FAR
+            self.relaxed.run(most, BOUND_ROUNDS)
+            self.bound = max(self.bound, min(self.relaxed.bound, most))
+            if self.relaxed.bound < most or not np.isfinite(most):
+                return
+
+    def settle(self, most: int) -> None:
+        """Settle what may be in a chain worth at most `most`, until the bound is one of such."""
+        while True:
+            relaxed = self._narrowed(most, None)
+            hopeful = int((relaxed.columns.deal <= HOPEFUL).sum())
+            self._remember(relaxed)
+            if not hopeful:
+                return
 
     def chains(self, most: int, most_devices: int | None = None) -> tuple[UnitColumns, Forward]:
         """Labels of every chain worth at most `most`, and the columns that they speak of."""
-        relaxed = self._relaxation(most_devices)
-        relaxed.prices = self.relaxed.prices
-        relaxed.run(most, DROP_ROUNDS)
-        settled = self.source.settle(relaxed.columns)
-        self._remember(relaxed.index, settled)
-        relaxed.hold(settled)
+        relaxed = self._narrowed(most, most_devices)
+        self._remember(relaxed)
         relaxed.run(most, DROP_ROUNDS)
         columns = relaxed.columns
         return columns, Labels(columns, self.rules, relaxed, most, most_devices).run()
 
-    def _remember(self, index: Table, settled: UnitColumns) -> None:
-        """What was settled stays so; what does not fit goes."""
+    def _narrowed(self, most: int, most_devices: int | None) -> Relaxation:
+        """The columns that may be in a chain worth at most `most`."""
+        relaxed = self._relaxation(most_devices)
+        relaxed.prices = self.relaxed.prices
+        relaxed.run(most, DROP_ROUNDS)
+        return relaxed
+
+    def _remember(self, relaxed: Relaxation) -> None:
+        """Settle the columns in hand. What was settled stays so; what does not fit goes."""
+        settled, index = self.source.settle(relaxed.columns), relaxed.index
+        relaxed.hold(settled.take(settled.cost < INF))
         for known, found in ((self.columns.cost, settled.cost), (self.columns.free, settled.free),
                              (self.columns.deal, settled.deal)):  # fmt: skip
             known[index] = found
@@ -110,72 +127,78 @@ def mode_searches(step: Step) -> list[ModeSearch]:
     return [ModeSearch(step, *pair) for pair in zip(sources, parts, strict=True)]
 
 
+Values = dict[Kind, int]
+
+
 @dataclass(frozen=True)
 class Least:
-    """The best chain of all, and of fewer devices where that is within the margin.
+    """The best values by kind: of all, and of fewer devices where that is within the margin.
 
-    values: devices -> value. by_stages: by (devices, 1 for one stage, 2 for more). No chain is
-    worth less than `bound`; none worth at most `reach` was missed.
+    No chain is worth less than `bound`; none worth at most `reach` was missed.
     """
 
-    values: dict[int, int]
-    by_stages: dict[tuple[int, int], int]
+    values: Values
     reach: int
     bound: int
+
+    def by_devices(self, *, has_group: bool) -> dict[int, int]:
+        """devices -> the best value, of chains with or without a group."""
+        best: dict[int, int] = {}
+        for (devices, grouped, _), value in sorted(self.values.items()):
+            if grouped == has_group:
+                best[devices] = min(best.get(devices, value), value)
+        return best
 
 
 def least_chains(searches: list[ModeSearch], known: int | None, margin: float) -> Least:
     """`known`: a value that is reached anyhow (by a pipeline), if any."""
-    by_stages, reach = _least(searches, known)
-    best = min([*by_stages.values(), *([] if known is None else [known])])
+    values, reach = _least(searches, known)
+    if not values and known is None:
+        return Least({}, reach, reach)
+    best = min([*values.values(), *([] if known is None else [known])])
     most = int(best * (1 + margin)) + 1
-    devices = min((key[0] for key, value in by_stages.items() if value == best), default=None)
-    while devices is None or devices > 1:
+    devices = min((kind[0] for kind, value in values.items() if value == best), default=None)
+    if devices is None or devices > 1:
         fewer = _values(searches, most, None if devices is None else devices - 1)
-        if not fewer:
-            break
-        by_stages = _merged(by_stages, fewer)
-        devices = min(key[0] for key in fewer)
+        values = _merged(values, fewer)
     bound = min(min(search.bound for search in searches), float(best))
-    return Least(_by_devices(by_stages), by_stages, reach, int(np.ceil(bound)))
+    return Least(values, reach, int(np.ceil(bound)))
 
 
-def _least(searches: list[ModeSearch], known: int | None) -> tuple[dict[tuple[int, int], int], int]:
+def _least(searches: list[ModeSearch], known: int | None) -> tuple[Values, int]:
     """Best values up to a reach, the first at which there are any, and the reach."""
     while True:
         low = min(search.bound for search in searches)
         if not np.isfinite(low):
             return {}, known or 0
-        reach = int(low * REACH) + 1
-        reach = reach if known is None else min(reach, known)
+        far = _reach(low, FAR, known)
+        for search in searches:
+            if search.bound <= far:
+                search.settle(far)
+                search.raise_bound()
+        reach = _reach(min(search.bound for search in searches), NEAR, known)
         found = _values(searches, reach)
         if found or reach == known:
             return found, reach
         for search in searches:
-            if search.bound <= reach:
-                search.raise_bound()
-                search.bound = max(search.bound, float(reach + 1))
+            search.bound = max(search.bound, float(reach + 1))
 
 
-def _values(
-    searches: list[ModeSearch], most: int, most_devices: int | None = None
-) -> dict[tuple[int, int], int]:
-    values: dict[tuple[int, int], int] = {}
+def _reach(bound: float, factor: float, known: int | None) -> int:
+    if not np.isfinite(bound):
+        return known or 0
+    reach = int(bound * factor) + 1
+    return reach if known is None else min(reach, known)
+
+
+def _values(searches: list[ModeSearch], most: int, most_devices: int | None = None) -> Values:
+    values: Values = {}
     for search in searches:
         if search.bound <= most:
             values = _merged(values, search.chains(most, most_devices)[1].least)
     return values
 
 
-def _merged(
-    one: dict[tuple[int, int], int], two: dict[tuple[int, int], int]
-) -> dict[tuple[int, int], int]:
-    keys = sorted({*one, *two})
-    return {key: min(part[key] for part in (one, two) if key in part) for key in keys}
-
-
-def _by_devices(by_stages: dict[tuple[int, int], int]) -> dict[int, int]:
-    values: dict[int, int] = {}
-    for (devices, _), value in sorted(by_stages.items()):
-        values[devices] = min(values.get(devices, value), value)
-    return values
+def _merged(one: Values, two: Values) -> Values:
+    kinds = sorted({*one, *two})
+    return {kind: min(part[kind] for part in (one, two) if kind in part) for kind in kinds}

@@ -12,6 +12,7 @@ from plancc.compiler.placement.unit_columns import Bools
 from plancc.compiler.placement.units import Unit
 
 KEPT = 64
+MOST_CELLS = 2**18  # of a table over the caps of all ranks; wider groups are searched
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,22 @@ class Deals:
 
     def first_within(self, caps: Table) -> Table:
         """[runs] place of the first deal of at most caps [ranks, runs] tiles; past all if none."""
+        if np.prod(self._most + 1, dtype=np.float64) > MOST_CELLS:
+            return self._searched(caps)
         place: Table = self._first[tuple(np.minimum(caps, self._most[:, None]))]
         return place
+
+    def _searched(self, caps: Table) -> Table:
+        """The same, one deal after another, for each kind of caps once."""
+        kinds, index = np.unique(np.minimum(caps, self._most[:, None]), axis=1,
+                                 return_inverse=True)  # fmt: skip
+        place = np.full(kinds.shape[1], len(self.order), np.int64)
+        for kind, cap in enumerate(kinds.T):
+            fits = np.flatnonzero((self.sizes <= cap).all(axis=1))
+            if len(fits):
+                place[kind] = fits[0]
+        found: Table = place[index.reshape(-1)]
+        return found
 
     @cached_property
     def _most(self) -> Table:

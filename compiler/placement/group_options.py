@@ -22,24 +22,25 @@ from plancc.compiler.placement.units import allows_groups, units_of
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """Best values of shapes with a group or without, by devices, as far as `least.reach`."""
+    """Best values of shapes with a group, by devices, as far as `least.reach`."""
 
     problem: Problem
     searches: list[ModeSearch]
     least: Least
 
-    def values(self) -> list[int]:
-        return list(self.least.values.values())
+    @property
+    def values(self) -> dict[int, int]:
+        return self.least.by_devices(has_group=True)
 
-    def by_stages(self, stages: int) -> tuple[int, int] | None:
-        """(value, devices) of the best shape of one stage (1) or of several (2), if in reach."""
-        found = [(value, devices) for (devices, count), value in self.least.by_stages.items()
-                 if count == stages]  # fmt: skip
+    def by_stages(self, *, several: bool) -> tuple[int, int] | None:
+        """(value, devices) of the best shape of one stage or of several, if within reach."""
+        found = [(value, devices) for (devices, grouped, more), value in self.least.values.items()
+                 if grouped and more == several]  # fmt: skip
         return min(found, default=None)
 
     def stages(self, devices: int) -> tuple[PlacedStage, ...]:
         """The preferred shape on so many devices, which must be among the values."""
-        shape = preferred_shape(self.searches, self.least.values[devices], devices)
+        shape = preferred_shape(self.searches, self.values[devices], devices, has_group=True)
         return placed(self.problem, shape)
 
 

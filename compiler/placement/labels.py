@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 from plancc.compiler.placement.problem import Table
 from plancc.compiler.placement.relaxation import SLACK_NS, Relaxation
 from plancc.compiler.placement.unit_columns import Bools, UnitColumns
-from plancc.compiler.placement.unit_rules import UnitRules
+from plancc.compiler.placement.unit_rules import GROUPED, UnitRules
 
 MOST_PAIRS = 1 << 20  # labels x columns at a time
 WHOLE = -1
 
 
+Kind = tuple[int, bool, bool]
+"""(devices, has a group, has several stages): what the best value is noted by."""
+
+
 class States(NamedTuple):
     """Arrays of one length. `unit` and `lead` are -1 before the first stage."""
 
-    used: Table  # bits of seats, then of blocks
+    used: Table  # bits of seats, of blocks, and GROUPED
     unit: Table  # that holds the rows
     lead: Table  # seat of the first stage's lead
     cost: Table
@@ -43,7 +47,7 @@ class Steps:
 class Forward:
     """What a pass found. Labels are numbered through all layers."""
 
-    least: dict[tuple[int, int], int] = field(default_factory=dict)  # (devices, 1 or 2) -> value
+    least: dict[Kind, int] = field(default_factory=dict)
     layers: list[States] = field(default_factory=list)
     steps: list[Steps] = field(default_factory=list)
     num_labels: int = 0
@@ -61,6 +65,7 @@ class Labels:
         self.prices = relaxed.prices.seats + relaxed.prices.device
         self.starts = np.searchsorted(columns.first, np.arange(self.num_layers + 1))
         self.bits = rules.bits[columns.unit] | columns.blocks << rules.problem.num_seats
+        self.leaves = self.bits | rules.grouped[columns.unit]
         self.lead = rules.lead[columns.unit]
         self.price = rules.prices_of(self.bits, self.prices)
         self.waiting: list[list[tuple[States, Steps, Table]]] = [[] for _ in range(self.num_layers)]
@@ -131,7 +136,7 @@ class Labels:
         is_last = self.columns.end[column] == self.num_layers
         first = np.where(states.lead[rows] < 0, self.lead[column], states.lead[rows])
         after = States(
-            states.used[rows] | self.bits[column], self.columns.unit[column], first,
+            states.used[rows] | self.leaves[column], self.columns.unit[column], first,
             states.cost[rows] + cost,
         )  # fmt: skip
         home = np.where(is_last & (states.unit[rows] >= 0),
@@ -149,16 +154,15 @@ class Labels:
 
     def _ends_well(self, after: States, home: Table) -> Bools:
         """Whole chains have placed every block, and are worth at most `most`."""
-        placed = after.used >> self.rules.problem.num_seats == self.rules.all_blocks
+        placed = (after.used & ~GROUPED) >> self.rules.problem.num_seats == self.rules.all_blocks
         within = self.rules.allows_count(after.used, self.most_devices)
         within &= after.cost + home <= self.most
         return np.asarray(placed & within)
 
-    def _note(self, after: States, home: Table, is_last: Bools,
-              has_more: Bools, found: Forward) -> None:  # fmt: skip
-        devices = self.rules.num_devices(after.used[is_last])
-        kind = np.where(has_more[is_last], 2, 1)
-        total = (after.cost + home)[is_last]
-        for size, count, value in zip(devices, kind, total, strict=True):
-            key = int(size), int(count)
-            found.least[key] = min(found.least.get(key, int(value)), int(value))
+    def _note(self, after: States, home: Table, is_last: Bools, has_more: Bools,
+              found: Forward) -> None:  # fmt: skip
+        used, total = after.used[is_last], (after.cost + home)[is_last]
+        kinds = zip(self.rules.num_devices(used).tolist(), (used & GROUPED != 0).tolist(),
+                    has_more[is_last].tolist(), strict=True)  # fmt: skip
+        for kind, value in zip(kinds, total.tolist(), strict=True):
+            found.least[kind] = min(found.least.get(kind, value), value)

@@ -128,9 +128,10 @@ def _round_time(folds: _Folds, count: int, in_flight: int, least: int) -> Option
 
 
 def _within(columns: ColumnSet, count: int, in_flight: int, value: int) -> tuple[Start, ...] | None:
+    """Every start of a chain worth at most `value`; the order of preference chooses among them."""
     chains = Chains(columns, "sum", Limits(most=value // in_flight))
-    best = best_values(chains).get(count)
-    return best[1] if best is not None and best[0] <= value else None
+    good = (start for start in chains.starts() if chains.best_by_count(start)[count] <= value)
+    return tuple(good) or None
 
 
 def best_values(chains: Chains) -> Values:

@@ -47,7 +47,7 @@ def _place(problem: Problem, *, prove: bool) -> Placement:
     pipelines = options(problem) if allows_pipelines(problem) else {}
     least = min((option.value for option in pipelines.values()), default=None)
     groups = with_groups(problem, least) if searches_groups(problem) else None
-    values = [*([] if least is None else [least]), *(groups.values() if groups else ())]
+    values = [*([] if least is None else [least]), *(groups.values.values() if groups else ())]
     most = within_margin(problem, min(values))
     found = Field(problem, pipelines, groups, most, _preferred(pipelines, groups, most))
     stages = _stages(found)
@@ -65,7 +65,7 @@ def _preferred(
     """(devices, with groups): the fewest devices, then a pipeline before TP."""
     keys = [(count, False) for count, option in pipelines.items() if option.value <= most]
     if groups is not None:
-        keys += [(count, True) for count, value in groups.least.values.items() if value <= most]
+        keys += [(count, True) for count, value in groups.values.items() if value <= most]
     return min(keys)
 
 

@@ -28,7 +28,7 @@ def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
         return _context_proof(problem)
     if has_groups:
         assert found.groups is not None
-        return _proof(problem, LABELS, VERSION, found.groups.least.values[devices], best)
+        return _proof(problem, LABELS, VERSION, found.groups.values[devices], best)
     option = found.pipelines[devices]
     if found.groups is not None or not prove or not can_prove(problem):
         name = SUBSETS if found.groups is None else LABELS

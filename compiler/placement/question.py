@@ -1,6 +1,7 @@
 """From an ask to a problem: which seats, in which order; what is named must exist."""
 
 from plancc.compiler.placement.problem import Problem
+from plancc.compiler.placement.units import MOST_EQUAL_RANKS, MOST_RANKS, units_of
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput
 from plancc.ir.layers import DenseMlp, Layer, num_tiles
@@ -32,6 +33,7 @@ def build_problem(model: ModelShape, topology: Topology, ask: Ask) -> Problem:
         context=ask.context or min(model.max_context, 8192),
     )
     _check_rates(problem)
+    _check_groups(problem)
     return problem
 
 
@@ -82,12 +84,17 @@ def _check_tp(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:
     """--tp N makes every stage a group, so every layer must be one that can be cut."""
     if not isinstance(ask.tp, int) or ask.tp == 1:
         return
+    said = f"--tp {ask.tp}"
     if ask.tp > len(set(seats)):
-        raise BadInput(f"--tp {ask.tp}: {len(set(seats))} device(s) found")
+        raise BadInput(f"{said}: {len(set(seats))} device(s) found")
+    if len(set(seats)) < len(seats):
+        raise BadInput(f"{said}: --devices names a device twice; ranks of a group are devices")
+    if ask.max_devices is not None and ask.max_devices < ask.tp:
+        raise BadInput(f"{said}: --max-devices {ask.max_devices} is less")
     for index, layer in enumerate(model.layers):
         tiles = num_tiles(layer)
         if tiles < ask.tp:
-            raise BadInput(f"--tp {ask.tp}: layer {index} of {model.name} has {_why_whole(layer)}; "
+            raise BadInput(f"{said}: layer {index} of {model.name} has {_why_whole(layer)}; "
                            f"--tp auto cuts what can be cut")  # fmt: skip
 
 
@@ -99,6 +106,18 @@ def _why_whole(layer: Layer) -> str:
     if layer.mlp.intermediate_size is None:
         return "an MLP given as bytes only: add intermediate_size"
     return f"an MLP of {layer.mlp.num_tiles} tile(s)"
+
+
+def _check_groups(problem: Problem) -> None:
+    """--tp N needs devices that may form a group of N."""
+    tp = problem.ask.tp
+    if not isinstance(tp, int) or tp == 1 or units_of(problem):
+        return
+    most = f"{MOST_RANKS}, or {MOST_EQUAL_RANKS} equal ones"
+    raise BadInput(
+        f"--tp {tp}: no {tp} devices may form a group; it has at most {most}, of one host or with "
+        f"a measured exchange in the topology"
+    )
 
 
 def _check_stage_layers(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:

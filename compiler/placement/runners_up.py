@@ -13,7 +13,6 @@ from plancc.compiler.placement.units import allows_groups, allows_pipelines
 from plancc.ir.plan import Alternative
 
 Verdict = Literal["chosen", "within margin", "slower"]
-ONE_STAGE, SEVERAL_STAGES = 1, 2
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,8 @@ def _with_groups(field: Field) -> list[Alternative]:
     if field.groups is None:
         return [Alternative(shape="MLP tensor parallelism", verdict="not allowed",
                             note=_why_no_groups(field.problem))]  # fmt: skip
-    return [_group_row(field, "MLP tensor parallelism", ONE_STAGE),
-            _group_row(field, "pipeline with MLP tensor parallelism", SEVERAL_STAGES)]  # fmt: skip
+    return [_group_row(field, "MLP tensor parallelism", several=False),
+            _group_row(field, "pipeline with MLP tensor parallelism", several=True)]  # fmt: skip
 
 
 def _why_no_groups(problem: Problem) -> str:
@@ -106,14 +105,14 @@ def _why_no_groups(problem: Problem) -> str:
     return f"not searched for --objective {problem.ask.objective} on {problem.num_seats} devices"
 
 
-def _group_row(field: Field, shape: str, stages: int) -> Alternative:
+def _group_row(field: Field, shape: str, *, several: bool) -> Alternative:
     assert field.groups is not None
-    found = field.groups.by_stages(stages)
+    found = field.groups.by_stages(several=several)
     if found is None:
         reach = field.groups.least.reach / 1e6
         return Alternative(shape=shape, verdict="slower",
                            note=f"more than {reach:.2f} ms, or does not fit")  # fmt: skip
     value, devices = found
-    is_chosen = field.chosen == (devices, True) and value == field.groups.least.values[devices]
+    is_chosen = field.chosen == (devices, True) and value == field.groups.values[devices]
     verdict: Verdict = "chosen" if is_chosen else _verdict(field, value, (0, True))
     return Alternative(shape=f"{shape} over {devices}", verdict=verdict, value=value)

@@ -13,6 +13,7 @@ from plancc.compiler.placement.chain_search import ModeSearch
 from plancc.compiler.placement.labels import WHOLE, Forward
 from plancc.compiler.placement.problem import INF, Table
 from plancc.compiler.placement.shares import Deal, deal
+from plancc.compiler.placement.unit_rules import GROUPED
 from plancc.compiler.placement.units import Unit
 
 MIXER_ORDER = {"single": 0, "replicated": 1, "owned": 2}
@@ -37,9 +38,11 @@ Key = tuple[tuple[object, ...], ...]
 """(names, stages, cuts, mixers, deals, homes of blocks) of the rest of a chain."""
 
 
-def preferred_shape(searches: list[ModeSearch], value: int, devices: int) -> UnitShape:
+def preferred_shape(
+    searches: list[ModeSearch], value: int, devices: int, *, has_group: bool
+) -> UnitShape:
     """The preferred of the shapes worth exactly `value` on so many devices; there must be one."""
-    graphs = [_BestChains(search, value, devices) for search in searches]
+    graphs = [_BestChains(search, value, devices, has_group) for search in searches]
     room = max(graph.headroom for graph in graphs)
     modes = searches[0].problem.head_modes
     found = []
@@ -54,8 +57,9 @@ def preferred_shape(searches: list[ModeSearch], value: int, devices: int) -> Uni
 class _BestChains:
     """The steps of all chains of one value: a graph from the start label to whole chains."""
 
-    def __init__(self, search: ModeSearch, value: int, devices: int) -> None:
-        self.search, self.value, self.devices = search, value, devices
+    def __init__(self, search: ModeSearch, value: int, devices: int, has_group: bool) -> None:
+        self.search, self.value = search, value
+        self.devices, self.has_group = devices, has_group
         self.columns, found = search.chains(value)
         self.steps = self._steps(found)
         self.headroom = self._headroom()
@@ -80,9 +84,11 @@ class _BestChains:
     def _after(self, cost: Table, target: Table, source: Table, column: Table, rest: Table,
                used: Table) -> Table:  # fmt: skip
         """What a step and all that follows it cost."""
-        rules = self.search.rules
-        taken = rules.num_devices(used[source] | rules.bits[self.columns.unit[column]])
-        end = np.where(taken == self.devices, 0, INF)
+        rules, unit = self.search.rules, self.columns.unit[column]
+        taken = used[source] | rules.bits[unit] | rules.grouped[unit]
+        is_meant = (rules.num_devices(taken) == self.devices) & (
+            (taken & GROUPED != 0) == self.has_group)  # fmt: skip
+        end = np.where(is_meant, 0, INF)
         return np.minimum(cost + np.where(target == WHOLE, end, rest[target]), INF)
 
     def _headroom(self) -> int:

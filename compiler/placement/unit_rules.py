@@ -10,6 +10,9 @@ from plancc.compiler.placement.unit_columns import Bools
 from plancc.compiler.placement.unit_hops import UnitHops
 from plancc.compiler.placement.units import Unit
 
+GROUPED = 1 << 62
+"""The bit of a label's set that says: a TP group is in the chain."""
+
 
 class UnitRules:
     """For one list of units and one step: numbers in arrays are units' places in the list."""
@@ -19,6 +22,7 @@ class UnitRules:
         self.hop = hops.table
         self.bits = np.array([unit.mask for unit in units], np.int64)
         self.lead = np.array([unit.lead for unit in units], np.int64)
+        self.grouped = np.array([GROUPED * (unit.size > 1) for unit in units], np.int64)
         self.all_blocks = (1 << len(problem.free_blocks)) - 1
 
     @cached_property

@@ -52,7 +52,7 @@ class UnitSource:
         unit = self.units[number]
         legal = self.columns.by_key[self.mode, blocks].legal[unit.lead]
         legal = legal & (self.rooms.sizes.runs >= unit.size)
-        if not unit.is_plain:
+        if not unit.is_plain and not blocks:
             inner = legal[1:, : self.problem.num_layers]
             legal[1:, : self.problem.num_layers] = np.zeros_like(inner)
         first, end = np.nonzero(legal)
