@@ -27,6 +27,7 @@ from plancc.ir.sizes import hidden_row_bytes
 
 NEAR = 1.006  # of the bound: how far above it chains are sought next
 FAR = 1.05  # of the bound: columns beyond are not looked at while it is raised
+MOST_RAISES = 6  # each by FAR at most
 FIRST_ROUNDS, BOUND_ROUNDS, DROP_ROUNDS = 12, 60, 60
 
 
@@ -69,10 +70,10 @@ class ModeSearch:
 
     def raise_bound(self) -> None:
         """The bound of all columns as they are known by now; most of them soon do not matter."""
-        while True:
+        for _ in range(MOST_RAISES):
             self.relaxed.hold(self.columns)
             self.relaxed.run(np.inf, FIRST_ROUNDS)
-            most = self.relaxed.bound * FAR
+            most = max(self.bound, self.relaxed.bound) * FAR
             self.relaxed.run(most, BOUND_ROUNDS)
             self.bound = max(self.bound, min(self.relaxed.bound, most))
             if self.relaxed.bound < most or not np.isfinite(most):

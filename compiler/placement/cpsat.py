@@ -37,9 +37,10 @@ class Bound:
 
 
 def can_prove(problem: Problem) -> bool:
-    """The model takes the scratch of a stage as one number: true unless layers' scratch differs."""
+    """The model knows one scratch a stage, and one cost: layers' may differ, and a mix has two."""
     above = np.triu_indices(problem.num_layers + 1, 1)
-    return all(len(np.unique(table[above])) == 1 for table in problem.workspace.values())
+    is_even = all(len(np.unique(table[above])) == 1 for table in problem.workspace.values())
+    return is_even and problem.ask.objective != "workload"
 
 
 class ChainModel:

@@ -5,6 +5,9 @@ prefill     (chunks + stages - 1) beats of the slowest stage or hop
 throughput  with n stages, rows = ceil(slots / n), m = min(slots, n): the ns in which every stream
             advances by one token, max(m x the slowest, the sum) at that many rows
 context     the largest context that fits; among its shapes, latency
+workload    the ns that one request takes when `streams` of them run together: its prompt's prefill,
+            as above, and for each token of output a round as of throughput, of `streams` in place
+            of slots; all at the asked context and chunk
 """
 
 from dataclasses import dataclass
@@ -12,13 +15,11 @@ from dataclasses import dataclass
 from plancc.compiler.placement.chain_choice import Target
 from plancc.compiler.placement.columns import ColumnSet, column_set
 from plancc.compiler.placement.cpsat import Goal
-from plancc.compiler.placement.paths import Chains, Limits, Start
+from plancc.compiler.placement.mix import Mix, Way, Weights
+from plancc.compiler.placement.paths import Chains, Limits, Start, Values, best_values
 from plancc.compiler.placement.problem import INF, Problem
 from plancc.compiler.placement.search import least_value
 from plancc.compiler.placement.times import decode_times, prompt_times
-
-Values = dict[int, tuple[int, tuple[Start, ...]]]
-"""Number of stages -> the least value, and the starts that reach it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Option:
     target: Target
     goal: Goal  # what CP-SAT minimises to prove the value, `scale` ns a unit
     scale: int
+    others: tuple[Way, ...] = ()  # more ways to the value, of other columns; none but of a mix
 
 
 def options(problem: Problem) -> dict[int, Option]:
@@ -43,6 +45,8 @@ def options(problem: Problem) -> dict[int, Option]:
             return _prefill(problem)
         case "throughput":
             return _throughput(problem)
+        case "workload":
+            return _workload(problem)
 
 
 def allowed_counts(problem: Problem) -> range:
@@ -134,14 +138,56 @@ def _within(columns: ColumnSet, count: int, in_flight: int, value: int) -> tuple
     return tuple(good) or None
 
 
-def best_values(chains: Chains) -> Values:
-    """Number of stages -> (least value, the starts that reach it)."""
-    found: Values = {}
-    for start in chains.starts():
-        for count, value in enumerate(chains.best_by_count(start)):
-            known = found.get(count, (int(INF), ()))
-            if value < known[0]:
-                found[count] = (value, (start,))
-            elif value == known[0] < INF:
-                found[count] = (value, (*known[1], start))
-    return {count: entry for count, entry in found.items() if entry[0] < INF}
+@dataclass(frozen=True)
+class _Sums:
+    """A decode step's columns; its least sums by start and number of stages, and least worsts."""
+
+    columns: ColumnSet
+    totals: dict[Start, list[int]]
+    worst: Values
+
+
+def _workload(problem: Problem) -> dict[int, Option]:
+    """As of throughput, counts that cannot beat the best so far are left out."""
+    work = problem.ask.workload
+    assert work is not None
+    rows = min(problem.ask.prefill_chunk, work.prompt)
+    prefill = column_set(problem, prompt_times(problem, rows, work.prompt))
+    beats = best_values(Chains(prefill, "worst"))
+    least, chunks = int(INF), -(-work.prompt // rows)
+    found: dict[int, Option] = {}
+    known: dict[int, _Sums] = {}
+    for count in allowed_counts(problem):
+        together = min(work.streams, count)
+        rows = -(-work.streams // count)
+        if count not in beats:
+            continue
+        if rows not in known:
+            known[rows] = _sums(column_set(problem, decode_times(problem, rows)))
+        weights = Weights(count, chunks + count - 1, work.output, together if together > 1 else 0)
+        option = _mixed(prefill, known[rows], weights, beats[count][0], least)
+        if option is not None:
+            found[count] = option
+            least = option.value
+    return found
+
+
+def _sums(columns: ColumnSet) -> _Sums:
+    chains = Chains(columns)
+    totals = {start: chains.best_by_count(start) for start in chains.starts()}
+    return _Sums(columns, totals, best_values(Chains(columns, "worst")))
+
+
+def _mixed(
+    prefill: ColumnSet, sums: _Sums, weights: Weights, beat: int, least: int
+) -> Option | None:
+    """The best mix if it is below `least`. CP-SAT has no model of it: `goal` is of the round."""
+    count = weights.num_stages
+    mix = Mix(prefill, sums.columns, weights)
+    totals = {start: values[count] for start, values in sums.totals.items()}
+    found = mix.least(mix.root(beat, sums.worst[count][0], totals), least)
+    if found is None:
+        return None
+    value, (way, *others) = found
+    goal = Goal(1, weights.in_flight, num_stages=count)
+    return Option(count, value, way.columns, way.starts, way.target, goal, 1, tuple(others))

@@ -17,12 +17,17 @@ from plancc.compiler.placement.search import (
 )
 from plancc.compiler.placement.shapes import placed_stages
 from plancc.compiler.placement.times import decode_times, prompt_times
-from plancc.ir.errors import GapLeft
+from plancc.ir.errors import BadInput, GapLeft
 from plancc.ir.plan import Alternative, Proof
 
 
 def place_by_search(problem: Problem) -> Placement:
-    """Raises GapLeft where the limit ended the proof and the ask does not accept a gap."""
+    """Raises GapLeft where the limit ended the proof and the ask does not accept a gap.
+
+    Raises BadInput for a workload: CP-SAT has no model of it.
+    """
+    if problem.ask.objective == "workload":
+        raise BadInput(_no_workload(problem))
     if problem.ask.objective in ("latency", "context"):
         columns, goal, scale = _latency(problem)
         best = _bound(columns, goal)
@@ -38,6 +43,13 @@ def place_by_search(problem: Problem) -> Placement:
                       f"--accept-gap takes the plan as it is")  # fmt: skip
     row = Alternative(shape=f"pipeline of {count} stages", verdict="chosen", value=proof.value)
     return Placement(placed_stages(problem, shape), problem.context, proof, (row,))
+
+
+def _no_workload(problem: Problem) -> str:
+    if problem.shares_devices:
+        return "--workload: --devices names a device twice; a workload is placed on devices as such"
+    return (f"--workload: {problem.num_seats} unlike devices are too many to search; name some "
+            f"with --devices")  # fmt: skip
 
 
 def _latency(problem: Problem) -> tuple[ColumnSet, Goal, int]:

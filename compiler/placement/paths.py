@@ -37,7 +37,7 @@ class Chains:
         self, columns: ColumnSet, fold: Fold = "sum", limits: Limits | None = None
     ) -> None:
         limits = limits or Limits()
-        self.problem, self.fold = columns.problem, fold
+        self.columns, self.problem, self.fold = columns, columns.problem, fold
         self.num_seats, self.num_layers = self.problem.num_seats, self.problem.num_layers
         self.all_blocks = (1 << len(self.problem.free_blocks)) - 1
         self.priced = {key: table.priced(least_free=limits.least_free, most=limits.most)
@@ -69,8 +69,11 @@ class Chains:
         sets = self.sets_from(first)
         return sets.row[chosen] + blocks * len(sets.sets)
 
-    def best_by_count(self, start: Start) -> list[int]:
-        """[n] least cost of a chain of exactly n stages; INF where there is none. n = 0 is INF."""
+    def best_by_count(self, start: Start, most_stages: int | None = None) -> list[int]:
+        """[n] least cost of a chain of exactly n stages; INF where there is none. n = 0 is INF.
+
+        Chains of more than `most_stages` are not looked for.
+        """
         mode, first = start
         last, sets = self.num_layers, self.sets_from(first)
         size = len(sets.sets) * (self.all_blocks + 1)
@@ -82,7 +85,7 @@ class Chains:
             ]
         if mode == self.problem.head_modes[0]:
             best[1] = int(reach[self.state(first, 1 << first, self.all_blocks), first, last])
-        for count, moves in enumerate(sets.moves):
+        for count, moves in enumerate(sets.moves[:most_stages]):
             for seat, (rows, targets) in moves.items():
                 total = self._extend(reach, start, seat, rows, targets)
                 best[count + 1] = min(best[count + 1], total)
@@ -131,6 +134,23 @@ class Chains:
                 begin = self.join(column, behind[:, None, :]).min(axis=2)
                 total = self.join(begin[:, None, :], self.hop[None, :, seat, None])
                 rest[index, :, 1:last] = np.minimum(rest[index, :, 1:last], total)
+
+
+Values = dict[int, tuple[int, tuple[Start, ...]]]
+"""Number of stages -> the least value, and the starts that reach it."""
+
+
+def best_values(chains: Chains) -> Values:
+    """Number of stages -> (least value, the starts that reach it)."""
+    found: Values = {}
+    for start in chains.starts():
+        for count, value in enumerate(chains.best_by_count(start)):
+            known = found.get(count, (int(INF), ()))
+            if value < known[0]:
+                found[count] = (value, (start,))
+            elif value == known[0] < INF:
+                found[count] = (value, (*known[1], start))
+    return {count: entry for count, entry in found.items() if entry[0] < INF}
 
 
 def _capped(table: Table, most: int | None) -> Table:

@@ -161,13 +161,15 @@ def _check_homes(model: ModelShape, topology: Topology, ask: Ask, seats: tuple[s
 
 
 def _check_rates(problem: Problem) -> None:
-    """A prefill objective needs every device's matmul rate."""
-    if problem.ask.objective != "prefill":
+    """Prefill, as an objective or a part of a workload, needs every device's matmul rate."""
+    ask, work = problem.ask, problem.ask.workload
+    if ask.objective not in ("prefill", "workload"):
         return
-    rows = min(problem.ask.prefill_chunk, problem.ask.prompt or 1)
+    rows = min(ask.prefill_chunk, work.prompt if work else ask.prompt or 1)
     for device in problem.devices:
         if device.matmul_tflops(rows, problem.model.dtype) is None:
+            flag = "--workload" if work else "--objective prefill"
             raise BadInput(
-                f"--objective prefill: device {device.name} has no tflops for "
+                f"{flag}: device {device.name} has no tflops for "
                 f"{problem.model.dtype} and no matmul_points"
             )

@@ -12,8 +12,8 @@ from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_
 from plancc.compiler.placement.columns import Columns, column_set
 from plancc.compiler.placement.decide import by_search, feasible, unproven
 from plancc.compiler.placement.group_options import searches_groups
-from plancc.compiler.placement.objectives import allowed_counts, best_values
-from plancc.compiler.placement.paths import Chains, Limits
+from plancc.compiler.placement.objectives import allowed_counts
+from plancc.compiler.placement.paths import Chains, Limits, best_values
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.question import build_problem
 from plancc.compiler.placement.reach import largest

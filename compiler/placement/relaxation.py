@@ -77,7 +77,7 @@ class Relaxation:
         for _ in range(rounds):
             if not len(self.columns):
                 self.bound = np.inf
-                return
+                break
             paid, cheapest = self._paid()
             ahead = self._ahead(cheapest)
             bound = self._bound(ahead, cheapest)

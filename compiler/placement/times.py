@@ -37,8 +37,9 @@ def decode_times(problem: Problem, rows: int) -> Times:
     return _times(problem, layers, heads, rows)
 
 
-def prompt_times(problem: Problem, rows: int) -> Times:
-    work = Work(rows, problem.context, problem.kv_dtype, problem.ask.prompt or 1)
+def prompt_times(problem: Problem, rows: int, prompt: int | None = None) -> Times:
+    """Of a chunk of the asked prompt, or of one of another length."""
+    work = Work(rows, problem.context, problem.kv_dtype, prompt or problem.ask.prompt or 1)
     model = problem.model
     layers = [_by_kind(problem, partial(layer_ns, model, d, work=work)) for d in problem.devices]
     return _times(problem, layers, [0] * problem.num_seats, rows)

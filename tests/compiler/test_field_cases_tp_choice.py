@@ -171,7 +171,6 @@ def test_prefill_over_a_slow_link_wants_a_pipeline(prompt: int, ms: float) -> No
     assert value / best.proof.value > 1.5
 
 
-@pytest.mark.xfail(strict=True, reason="the one device and the pipeline are listed as groups too")
 def test_rejected_shapes_are_named_as_what_they_are() -> None:
     """C17 (a): one device is not tensor parallelism over 1, nor two in a row a group."""
     model, machine = small_on_three()

@@ -89,23 +89,15 @@ def test_the_solver_finds_what_trying_every_pipeline_finds(objective: str, seeds
     assert differences(random_question, objective, seeds, **PIPELINES) == {}
 
 
-TIES = pytest.mark.xfail(reason="of rounds of equal value the one of the least sum is chosen")
-
-
 @pytest.mark.parametrize(
     ("objective", "seeds"),
-    [
-        pytest.param(name, seeds, marks=TIES if name == "throughput" else ())
-        for name in OBJECTIVES
-        for seeds in chunks(GROUP_CASES[name])
-    ],
+    [(name, seeds) for name in OBJECTIVES for seeds in chunks(GROUP_CASES[name])],
 )
 def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: range) -> None:
     flags = GROUPS.get(objective, {})
     assert differences(random_group_question, objective, seeds, **flags) == {}
 
 
-@pytest.mark.xfail(reason="a replicated group between the ends is led by name, block or not")
 @pytest.mark.parametrize("seeds", chunks(75))
 def test_a_block_may_lie_on_any_device_of_a_group_between_the_ends(seeds: range) -> None:
     assert differences(random_home_question, "latency", seeds) == {}
