@@ -15,7 +15,7 @@ from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
-from plancc.kernels.gpu.attention import num_splits
+from plancc.kernels.gpu.attention import SPLIT
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.sample import PIECES
 from plancc.kernels.gpu.tilings import power_of_two
@@ -73,8 +73,7 @@ def _shapes(
     heads = max((m.num_heads or 0) * (m.head_dim or 0) for m in mixers)
     qkv = max((m.num_heads or 0) * (m.head_dim or 0) + (m.kv_width() or 0) for m in mixers)
     inner = max(getattr(layer.mlp, "intermediate_size", 0) or 0 for layer in layers)
-    splits = num_splits(runtime.context)
-    kv_heads = max(mixer.num_kv_heads or 0 for mixer in mixers)
+    splits = -(-runtime.context // SPLIT)
     squares = -(-hidden // CHUNK)
     shapes: dict[str, tuple[Shape, torch.dtype]] = {
         "incoming": ((rows, hidden), dtype),
@@ -86,7 +85,7 @@ def _shapes(
         "activated": ((rows * inner,), dtype),
         "angles": ((ropes[0], rows, 2, ropes[1]), torch.float32),
         "partials": ((2 * slots * hidden,), torch.float32),
-        "counters": ((squares + slots * (kv_heads + 1),), torch.int32),
+        "counters": ((max(squares, slots),), torch.int32),
         "sums": ((slots * splits * heads,), torch.float32),
         "peaks": ((slots * splits * 2 * max(m.num_heads or 0 for m in mixers),), torch.float32),
     }

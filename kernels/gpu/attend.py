@@ -1,4 +1,4 @@
-"""Pieces of decode attention: where keys lie, a block of them, a row's own key."""
+"""Pieces of decode attention: where keys lie, a split of them, a row's own key."""
 
 from typing import Any
 
@@ -25,10 +25,12 @@ def key_rows(
 
 @kernel
 def load_keys(
-    keys: tensor, values: tensor, rows: tensor, is_seen: tensor, columns: tensor,
-    HEAD_DIM: tl.constexpr,
+    keys: tensor, values: tensor, pages: tensor, at: tensor, is_seen: tensor, capacity: tensor,
+    columns: tensor,
+    HEAD_DIM: tl.constexpr, STRIDE: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
 ) -> Any:  # fmt: skip
-    """K and V [BLOCK, D] at offsets `rows` of their planes, zero where nothing is seen."""
+    """K and V [SPLIT, D] of positions `at`, zero where nothing is seen."""
+    rows = key_rows(pages, at, is_seen, capacity, PAGE, RING) * STRIDE
     is_in = is_seen[:, None] & (columns[None, :] < HEAD_DIM)
     k = tl.load(keys + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
     v = tl.load(values + rows[:, None] + columns[None, :], mask=is_in, other=0.0)
@@ -36,18 +38,15 @@ def load_keys(
 
 
 @kernel
-def add_block(
-    q: tensor, k: tensor, v: tensor, is_seen: tensor, scale: tensor, peak: tensor, mass: tensor,
-    acc: tensor,
-) -> Any:  # fmt: skip
-    """Merge keys k [BLOCK, D] with values v into a running (peak, mass, acc [heads, D])."""
+def attend_split(q: tensor, k: tensor, v: tensor, is_seen: tensor, scale: tensor) -> Any:
+    """(peak, mass, acc [heads, D]) of q [heads, D] over keys k [SPLIT, D] with values v."""
+    k, v = k.to(q.dtype), v.to(q.dtype)
     scores = product(q, tl.trans(k), tl.zeros([q.shape[0], k.shape[0]], tl.float32)) * scale
     scores = tl.where(is_seen[None, :], scores, LEAST)
-    top = tl.maximum(peak, tl.max(scores, 1))
-    old = tl.exp2(peak - top)
-    weights = tl.where(is_seen[None, :], tl.exp2(scores - top[:, None]), 0.0)
-    mass = mass * old + tl.sum(weights, 1)
-    return top, mass, product(weights.to(v.dtype), v, acc * old[:, None])
+    peak = tl.max(scores, 1)
+    weights = tl.where(is_seen[None, :], tl.exp2(scores - peak[:, None]), 0.0)
+    acc = product(weights.to(v.dtype), v, tl.zeros([q.shape[0], v.shape[1]], tl.float32))
+    return peak, tl.sum(weights, 1), acc
 
 
 @kernel

@@ -18,8 +18,8 @@ from plancc.kernels.gpu.tilings import power_of_two
 
 @kernel
 def _write_angles(
-    position: tensor, row: tensor, inv_freq: tensor, factors: tensor, angles: tensor, stride: 
-    tensor,
+    position: tensor, row: tensor, inv_freq: tensor, factors: tensor, angles: tensor,
+    stride: tensor,
     ROPES: tl.constexpr, HALF: tl.constexpr, HALF_PAD: tl.constexpr,
 ) -> Any:  # fmt: skip
     """angles [ropes, rows, 2, HALF]: cosines, then sines."""
@@ -38,8 +38,8 @@ def _enter(
     source: tensor, token_ids: tensor, positions: tensor, residual: tensor, gained: tensor,
     squares:     tensor, gain: tensor, inv_freq: tensor, factors: tensor, angles: tensor,
     stride: tensor, first_position: tensor,
-    N: tl.constexpr, WIDTH: tl.constexpr, ROPES: tl.constexpr, HALF: tl.constexpr, HALF_PAD: 
-    tl.constexpr, OVERLAP: tl.constexpr,
+    N: tl.constexpr, WIDTH: tl.constexpr, ROPES: tl.constexpr, HALF: tl.constexpr,
+    HALF_PAD: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)

@@ -13,16 +13,16 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry, kernel
-from plancc.kernels.gpu.launch import launch, prefetch, wait_for_previous
+from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import write_residual
 from plancc.kernels.gpu.tilings import Tiling, padded_rows
-from plancc.kernels.gpu.tree import sum_over_tiles, tile_start
+from plancc.kernels.gpu.tree import sum_over_tiles
 
 
 @kernel
 def _add_halves(
-    acc: tensor, partials: tensor, counters: tensor, rows: tensor, num_rows: tensor, columns: 
-    tensor,
+    acc: tensor, partials: tensor, counters: tensor, rows: tensor, num_rows: tensor,
+    columns: tensor,
     N: tl.constexpr,
 ) -> Any:  # fmt: skip
     """(is this program the last, left + right of both)."""
@@ -41,24 +41,22 @@ def _add_halves(
 
 @entry(["num_rows"])
 def _join(
-    x: tensor, w: tensor, bias: tensor, residual: tensor, gained: tensor, squares: tensor, gain: 
-    tensor, partials: tensor, counters: tensor, num_rows: tensor,
-    N: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, LEVELS: 
-    tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: 
-    tl.constexpr, WIDE: tl.constexpr, PIECES: tl.constexpr, AHEAD_BYTES: tl.constexpr, EARLY: 
-    tl.constexpr, OVERLAP: tl.constexpr,
+    x: tensor, w: tensor, bias: tensor, residual: tensor, gained: tensor, squares: tensor,
+    gain: tensor, partials: tensor, counters: tensor, num_rows: tensor,
+    N: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
+    LEVELS: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, WIDE: tl.constexpr, PIECES: tl.constexpr, EARLY: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     HALF: tl.constexpr = TILES if PIECES == 1 else (TILES + 1) // 2
     first = tl.program_id(1) * HALF
     end = tl.minimum(first + HALF, TILES)
-    start = tile_start(first, K, TILES, GROUP)
-    prefetch(w + tl.minimum(columns, N - 1).to(tl.int64) * K + start, AHEAD_BYTES, OVERLAP)
+    gains = tl.load(gain + columns, mask=columns < N, other=0.0)
     wait_for_previous(OVERLAP)
     rows = tl.arange(0, ROWS)
     is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
     before = tl.load(residual + rows[:, None] * N + columns[None, :], mask=is_in, other=0.0)
-    gains = tl.load(gain + columns, mask=columns < N, other=0.0)
     acc = sum_over_tiles(x, w, num_rows, columns, first, end, N, K, TILES, GROUP, LEVELS, BLOCKS,
                          ROWS, BLOCK_N, BLOCK_K, WIDE, EARLY, OVERLAP)  # fmt: skip
     if PIECES == 2:
@@ -85,12 +83,9 @@ def join(
     num_rows, (n, k), tiles = x.shape[0], w.shape, len(bounds) - 1
     widest = max(end - first for first, end in pairwise(bounds))
     pieces = min(tiling.pieces, tiles)
-    half = bounds[(tiles + 1) // 2] * w.element_size()
-    row_bytes = k * w.element_size()
-    piece_bytes = row_bytes if pieces == 1 else 0 if half % 16 else min(half, row_bytes - half)
     launch(
         _join, (-(-n // tiling.block_n), pieces), x, w, bias, residual, gained, squares, gain,
         partials, counters, num_rows, N=n, K=k, TILES=tiles, GROUP=group,
         LEVELS=max(1, (tiles - 1).bit_length()), BLOCKS=-(-widest // tiling.block_k),
-        ROWS=padded_rows(num_rows), PIECES=pieces, **tiling.constants(piece_bytes),
+        ROWS=padded_rows(num_rows), PIECES=pieces, **tiling.constants(),
     )  # fmt: skip

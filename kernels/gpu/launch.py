@@ -56,19 +56,3 @@ def product(a: tensor, b: tensor, acc: tensor) -> Any:
     if _INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, acc, input_precision="ieee")
-
-
-@kernel
-def prefetch(rows: tensor, SIZE_BYTES: tl.constexpr, OVERLAP: tl.constexpr) -> Any:
-    """Ask the second-level cache for SIZE_BYTES (a multiple of 16) from each address on."""
-    if OVERLAP:
-        if SIZE_BYTES > 0:
-            size = tl.full(rows.shape, SIZE_BYTES, tl.int32)
-            tl.inline_asm_elementwise(
-                "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-                "=r,l,r",
-                [rows, size],
-                dtype=tl.int32,
-                is_pure=False,
-                pack=1,
-            )

@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry
-from plancc.kernels.gpu.launch import launch, prefetch, wait_for_previous
+from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.sums import sum_over_k
 from plancc.kernels.gpu.tilings import Tiling, padded_rows, power_of_two
@@ -18,14 +18,13 @@ from plancc.kernels.gpu.tilings import Tiling, padded_rows, power_of_two
 
 @entry(["num_rows"])
 def _linear(
-    gained: tensor, squares: tensor, w: tensor, bias: tensor, out: tensor, num_rows: tensor, eps: 
-    tensor,
-    N: tl.constexpr, K: tl.constexpr, CHUNKS: tl.constexpr, LEVELS: tl.constexpr, ROWS: 
-    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WIDE: tl.constexpr, AHEAD_BYTES: 
-    tl.constexpr, EARLY: tl.constexpr, OVERLAP: tl.constexpr,
+    gained: tensor, squares: tensor, w: tensor, bias: tensor, out: tensor, num_rows: tensor,
+    eps: tensor,
+    N: tl.constexpr, K: tl.constexpr, CHUNKS: tl.constexpr, LEVELS: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WIDE: tl.constexpr,
+    EARLY: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    prefetch(w + tl.minimum(columns, N - 1).to(tl.int64) * K, AHEAD_BYTES, OVERLAP)
     wait_for_previous(OVERLAP)
     rows = tl.arange(0, ROWS)
     acc, scale = sum_over_k(gained, squares, w, num_rows, columns, eps, N, K, CHUNKS, LEVELS, ROWS,
@@ -53,5 +52,5 @@ def linear(
     launch(
         _linear, (-(-n // tiling.block_n),), gained, squares, w, bias, out, num_rows, eps,
         N=n, K=k, CHUNKS=chunks, LEVELS=chunks.bit_length() - 1, ROWS=padded_rows(num_rows),
-        **tiling.constants(k * w.element_size()),
+        **tiling.constants(),
     )  # fmt: skip

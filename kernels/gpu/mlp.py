@@ -7,7 +7,7 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry, kernel
-from plancc.kernels.gpu.launch import launch, let_next_start, prefetch, wait_for_previous
+from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK, rms_scale
 from plancc.kernels.gpu.sums import as_rows, load_block, multiply, zeros
 from plancc.kernels.gpu.tilings import Tiling, padded_rows, power_of_two
@@ -22,15 +22,12 @@ def silu(x: tensor) -> Any:
 @entry(["num_rows"])
 def _gate_up(
     gained: tensor, squares: tensor, w: tensor, out: tensor, num_rows: tensor, eps: tensor,
-    N: tl.constexpr, K: tl.constexpr, CHUNKS: tl.constexpr, LEVELS: tl.constexpr, ROWS: 
-    tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WIDE: tl.constexpr, AHEAD_BYTES: 
-    tl.constexpr, EARLY: tl.constexpr, OVERLAP: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, CHUNKS: tl.constexpr, LEVELS: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WIDE: tl.constexpr,
+    EARLY: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     ups = w + tl.full([], N * K, tl.int64)
-    first = tl.minimum(columns, N - 1).to(tl.int64) * K
-    prefetch(w + first, AHEAD_BYTES, OVERLAP)
-    prefetch(ups + first, AHEAD_BYTES, OVERLAP)
     wait_for_previous(OVERLAP)
     rows, ks = tl.arange(0, ROWS), tl.arange(0, BLOCK_K)
     scale = tl.zeros([ROWS, 1], tl.float32)
@@ -63,5 +60,5 @@ def gate_up(
     launch(
         _gate_up, (-(-n // tiling.block_n),), gained, squares, w, out, num_rows, eps,
         N=n, K=k, CHUNKS=chunks, LEVELS=chunks.bit_length() - 1, ROWS=padded_rows(num_rows),
-        **tiling.constants(k * w.element_size()),
+        **tiling.constants(),
     )  # fmt: skip

@@ -12,29 +12,34 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
-from plancc.kernels.gpu.attend import LEAST, append, key_rows
+from plancc.kernels.gpu.attend import LEAST, key_rows
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.rotary import load_rotated
 from plancc.kernels.gpu.tilings import power_of_two
 
 
-@entry(["first", "capacity"])
+@entry(["first", "num_rows", "capacity"])
 def _append(
     qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, first: tensor,
-    capacity: tensor,
+    num_rows: tensor, capacity: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    BLOCK_M: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
-    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    STRIDE: tl.constexpr = KV_HEADS * HEAD_DIM
-    at = first + tl.program_id(0) + tl.zeros([1], tl.int32)
-    place = key_rows(pages, at, tl.full([1], 1, tl.int1), capacity, PAGE, RING) * STRIDE
-    append(qkv + row * (NUM_HEADS + 2 * KV_HEADS) * HEAD_DIM + head * HEAD_DIM,
-           angles + row * 2 * HALF, keys, values, place + head * HEAD_DIM, row >= 0,
-           tl.arange(0, WIDTH), NUM_HEADS * HEAD_DIM, STRIDE, HEAD_DIM, ROTARY, HALF)  # fmt: skip
+    head = tl.program_id(1)
+    rows, columns = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, WIDTH)
+    wide, is_row = rows.to(tl.int64)[:, None], rows < num_rows
+    is_in = is_row[:, None] & (columns[None, :] < HEAD_DIM)
+    source = qkv + (wide * (NUM_HEADS + 2 * KV_HEADS) + NUM_HEADS + head) * HEAD_DIM
+    k = load_rotated(source, angles + wide * 2 * HALF, columns[None, :], is_in, HEAD_DIM, ROTARY,
+                     HALF)  # fmt: skip
+    v = tl.load(source + KV_HEADS * HEAD_DIM + columns[None, :], mask=is_in, other=0.0)
+    place = key_rows(pages, first + rows, is_row, capacity, PAGE, RING)[:, None]
+    at = (place * KV_HEADS + head) * HEAD_DIM + columns[None, :]
+    tl.store(keys + at, k.to(keys.dtype.element_ty), mask=is_in)
+    tl.store(values + at, v.to(values.dtype.element_ty), mask=is_in)
 
 
 @entry(["first", "num_rows", "capacity", "window"])
@@ -102,13 +107,13 @@ def prompt_attention(
         "HALF": angles.shape[-1], "WIDTH": max(16, power_of_two(dim)), "PAGE": page_tokens,
         "RING": window is not None,
     }  # fmt: skip
-    launch(_append, (num_rows, kv_heads), qkv, angles, pages, keys, values, first, capacity,
-           **sizes, warps=1)  # fmt: skip
+    launch(_append, (-(-num_rows // 16), kv_heads), qkv, angles, pages, keys, values, first,
+           num_rows, capacity, **sizes, BLOCK_M=16, warps=4)  # fmt: skip
     is_wide = qkv.element_size() == 4
     block_m = 32 if is_wide else 64 if dim > 128 else 128
     launch(
         _attention, (-(-num_rows // block_m), heads), qkv, angles, pages, keys, values, out, first,
         num_rows, capacity, window or 0, math.log2(math.e) / math.sqrt(dim), **sizes,
-        BLOCK_M=block_m, BLOCK_N=32 if is_wide else 64, warps=4 if is_wide else 8,
-        stages=2 if is_wide else 3,
+        BLOCK_M=block_m, BLOCK_N=32 if is_wide else 64 if dim > 128 else 128,
+        warps=4 if is_wide else 8, stages=2,
     )  # fmt: skip

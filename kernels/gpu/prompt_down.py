@@ -54,7 +54,7 @@ def prompt_down(
     (n, k), tiles = w.shape, len(bounds) - 1
     widest = max(end - first for first, end in pairwise(bounds))
     is_wide = x.element_size() == 4
-    block_m, block_n, most = (32, 32, 32) if is_wide else (128, 64, 64)
+    block_m, block_n, most = (32, 32, 32) if is_wide else (128, 64, 128)
     block_k = min(most, max(32, widest & -widest))
     is_even = all((end - first) % block_k == 0 for first, end in pairwise(bounds)) and (
         (k // group) % tiles == 0
@@ -64,5 +64,5 @@ def prompt_down(
         _down, (-(-x.shape[0] // block_m) * -(-n // block_n),), x, w, residual, x.shape[0], N=n,
         K=k, TILES=tiles, GROUP=group, LEVELS=max(1, (tiles - 1).bit_length()), BLOCKS=blocks,
         EVEN=is_even, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-        warps=4 if is_wide else 8, stages=2 if is_wide else 4,
+        warps=4 if is_wide else 8, stages=2 if is_wide else 3,
     )  # fmt: skip

@@ -14,10 +14,10 @@ PIECES = 64
 
 @kernel
 def _pick(
-    logits: tensor, bests: tensor, places: tensor, counters: tensor, token_ids: tensor, positions: 
-    tensor,
-    N: tl.constexpr, SPAN: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr, OVERLAP: 
-    tl.constexpr,
+    logits: tensor, bests: tensor, places: tensor, counters: tensor, token_ids: tensor,
+    positions: tensor,
+    N: tl.constexpr, SPAN: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)

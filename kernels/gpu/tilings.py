@@ -14,8 +14,8 @@ MAX_ROWS = 64
 class Tiling:
     """block_n x block_k weights at a time; `wide`: they are the left operand of the product.
 
-    ahead_bytes: of each weight row, asked for before the wait. early: how many blocks before its
-    end a program lets the next kernel start; 0: when it ends. pieces: in how many parts K is cut.
+    early: how many blocks before its end a program lets the next kernel start; 0: when it ends.
+    pieces: in how many parts K is cut.
     """
 
     block_n: int
@@ -23,18 +23,15 @@ class Tiling:
     wide: bool
     warps: int
     stages: int
-    ahead_bytes: int = 0
     early: int = 0
     pieces: int = 1
 
-    def constants(self, row_bytes: int) -> dict[str, Any]:
+    def constants(self) -> dict[str, Any]:
         """What the kernels' launches take of it."""
-        ahead = min(self.ahead_bytes, row_bytes) if row_bytes % 16 == 0 else 0
         return {
             "BLOCK_N": self.block_n,
             "BLOCK_K": self.block_k,
             "WIDE": self.wide,
-            "AHEAD_BYTES": ahead,
             "EARLY": self.early,
             "warps": self.warps,
             "stages": self.stages,
@@ -54,10 +51,10 @@ def padded_rows(num_rows: int) -> int:
 
 ROLES = ("qkv", "o", "gate_up", "down", "head")
 _FAST = {
-    "qkv": Tiling(64, 128, wide=True, warps=4, stages=5, early=2),
-    "o": Tiling(64, 128, wide=True, warps=4, stages=9, ahead_bytes=1024, early=4),
-    "gate_up": Tiling(64, 128, wide=True, warps=4, stages=4),
-    "down": Tiling(64, 128, wide=True, warps=4, stages=6, ahead_bytes=512, early=8, pieces=2),
+    "qkv": Tiling(64, 128, wide=True, warps=4, stages=5, early=8),
+    "o": Tiling(64, 128, wide=True, warps=4, stages=7, early=8),
+    "gate_up": Tiling(64, 128, wide=True, warps=4, stages=4, early=8),
+    "down": Tiling(64, 128, wide=True, warps=4, stages=6, early=8, pieces=2),
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones

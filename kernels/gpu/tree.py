@@ -62,8 +62,8 @@ def _top(
 
 @kernel
 def push_tile(
-    s0: tensor, s1: tensor, s2: tensor, s3: tensor, s4: tensor, s5: tensor, depth: tensor, value: 
-    tensor, merges: tensor,
+    s0: tensor, s1: tensor, s2: tensor, s3: tensor, s4: tensor, s5: tensor, depth: tensor,
+    value: tensor, merges: tensor,
     LEVELS: tl.constexpr,
 ) -> Any:  # fmt: skip
     """The stack and its depth once a tile's partial is merged and pushed."""
@@ -89,9 +89,9 @@ def push_tile(
 @kernel
 def sum_over_tiles(
     x: tensor, w: tensor, num_rows: tensor, columns: tensor, first_tile: tensor, end_tile: tensor,
-    N: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, LEVELS: 
-    tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: 
-    tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr, OVERLAP: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
+    LEVELS: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     """[ROWS, BLOCK_N]: the node of the tree that tiles [first, end) are.
 

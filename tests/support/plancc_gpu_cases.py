@@ -10,7 +10,7 @@ import torch
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu import reference
-from plancc.kernels.gpu.attention import attention, num_splits
+from plancc.kernels.gpu.attention import SPLIT, attention, num_halves
 from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
@@ -132,7 +132,7 @@ class Heads:
 
 
 def run_attention(
-    make: Maker, shape: Heads, lengths: list[int], context: int, *, splits: int | None = None,
+    make: Maker, shape: Heads, lengths: list[int], context: int, *, halves: int | None = None,
     order: list[int] | None = None,
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """One decode step: row i is the token after lengths[i] cached ones in slot order[i]."""
@@ -150,17 +150,15 @@ def run_attention(
                             / max(1, shape.rotary // 2))  # fmt: skip
     angle = positions.double()[:, None] * inv_freq
     angles = torch.stack([angle.cos(), angle.sin()], 1).float()
-    shared, most = shape.heads // shape.kv_heads, num_splits(context)
-    counters = make.ints(num_rows, shape.kv_heads)
+    shared, most = shape.heads // shape.kv_heads, -(-context // SPLIT)
     attention(
         qkv, angles, positions, torch.tensor(slots, dtype=torch.int32, device=make.device), pages,
         *planes, out,
         make.poisoned(num_rows, shape.kv_heads, most, shared, shape.dim, dtype=torch.float32),
-        make.poisoned(num_rows, shape.kv_heads, most, 2, shared, dtype=torch.float32), counters,
+        make.poisoned(num_rows, shape.kv_heads, most, 2, shared, dtype=torch.float32),
         page_tokens=shape.page, capacity=context, window=shape.window, rotary_dim=shape.rotary,
-        max_splits=most, splits=splits or most,
+        max_splits=most, halves=halves or num_halves(context),
     )  # fmt: skip
-    assert not counters.any()
     return {
         "out": out, "qkv": qkv, "positions": positions, "pages": pages, "inv_freq": inv_freq,
         "keys": planes[0], "values": planes[1], "old_keys": before[0], "old_values": before[1],
