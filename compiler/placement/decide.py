@@ -2,8 +2,9 @@
 
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.cpsat import Goal
-from plancc.compiler.placement.group_options import searches_groups
+from plancc.compiler.placement.group_options import searches_chains, searches_groups
 from plancc.compiler.placement.group_reach import groups_fit
+from plancc.compiler.placement.one_stage import OneStage
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.reach import fits
@@ -22,10 +23,15 @@ def by_search(problem: Problem) -> bool:
 
 def feasible(problem: Problem) -> bool:
     if not problem.shares_devices:
-        return (allows_pipelines(problem) and fits(problem)) or (
-            searches_groups(problem) and groups_fit(problem))  # fmt: skip
+        return (allows_pipelines(problem) and fits(problem)) or _groups_fit(problem)
     goal = Goal(1, 0, most_stages=problem.ask.max_devices)
     return least_value(column_set(problem, no_times(problem)), goal) is not None
+
+
+def _groups_fit(problem: Problem) -> bool:
+    if not searches_groups(problem):
+        return False
+    return groups_fit(problem) if searches_chains(problem) else bool(OneStage(problem).wholes)
 
 
 def unproven(problem: Problem, stages: tuple[PlacedStage, ...]) -> Placement:

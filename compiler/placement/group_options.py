@@ -11,12 +11,13 @@ from plancc.compiler.placement.chain_search import (
     mode_searches,
 )
 from plancc.compiler.placement.columns import column_set
+from plancc.compiler.placement.one_stage import OneStage
+from plancc.compiler.placement.placed_units import placed
 from plancc.compiler.placement.placement import PlacedStage
 from plancc.compiler.placement.problem import Problem
-from plancc.compiler.placement.shapes import block_names, whole_tiles
 from plancc.compiler.placement.shares import ShareTimes
 from plancc.compiler.placement.times import decode_times
-from plancc.compiler.placement.unit_choice import UnitShape, preferred_shape
+from plancc.compiler.placement.unit_choice import preferred_shape
 from plancc.compiler.placement.units import allows_groups, units_of
 
 
@@ -32,11 +33,19 @@ class GroupOptions:
     def values(self) -> dict[int, int]:
         return self.least.by_devices(has_group=True)
 
-    def by_stages(self, *, several: bool) -> tuple[int, int] | None:
-        """(value, devices) of the best shape of one stage or of several, if within reach."""
+    def row(self, *, several: bool) -> tuple[int, int] | str:
+        """(value, devices) of the best of one stage or of several, or why there is none."""
         found = [(value, devices) for (devices, grouped, more), value in self.least.values.items()
                  if grouped and more == several]  # fmt: skip
-        return min(found, default=None)
+        if found:
+            return min(found)
+        if not several:
+            return self.one_stage.row(several=False)
+        return f"more than {self.least.reach / 1e6:.2f} ms, or does not fit"
+
+    @property
+    def one_stage(self) -> OneStage:
+        return OneStage(self.problem)
 
     def stages(self, devices: int) -> tuple[PlacedStage, ...]:
         """The preferred shape on so many devices, which must be among the values."""
@@ -45,8 +54,21 @@ class GroupOptions:
 
 
 def searches_groups(problem: Problem) -> bool:
-    """Groups are placed for a decode step's latency, and for the largest context."""
-    return allows_groups(problem) and problem.ask.objective in ("latency", "context")
+    """A workload is placed over pipelines alone."""
+    return allows_groups(problem) and problem.ask.objective != "workload"
+
+
+def searches_chains(problem: Problem) -> bool:
+    """Groups beside other stages, for a decode step's latency and for the largest context; a group
+    that holds the whole model, for what is timed by beats."""
+    return problem.ask.objective in ("latency", "context")
+
+
+def groups_of(problem: Problem, known: int | None) -> "GroupOptions | OneStage | None":
+    """Shapes with groups, as far as they are searched."""
+    if not searches_groups(problem):
+        return None
+    return with_groups(problem, known) if searches_chains(problem) else OneStage(problem)
 
 
 def with_groups(problem: Problem, known: int | None) -> GroupOptions:
@@ -57,24 +79,3 @@ def with_groups(problem: Problem, known: int | None) -> GroupOptions:
     searches = mode_searches(step)
     margin = 0.0 if problem.ask.objective == "context" else problem.ask.margin
     return GroupOptions(problem, searches, least_chains(searches, known, margin))
-
-
-def placed(problem: Problem, shape: UnitShape) -> tuple[PlacedStage, ...]:
-    return tuple(_stage(problem, shape, number) for number in range(len(shape.stages)))
-
-
-def _stage(problem: Problem, shape: UnitShape, number: int) -> PlacedStage:
-    stage = shape.stages[number]
-    layers = (stage.first, stage.end)
-    homes = {block.name: _home(shape, k) for k, block in enumerate(problem.free_blocks)}
-    return PlacedStage(
-        layers=layers,
-        devices=tuple(problem.seats[seat] for seat in stage.unit.seats),
-        tiles=stage.deal or ((0, whole_tiles(problem.model, layers)),),
-        mixer=stage.unit.mixer,
-        blocks=block_names(problem, homes, shape.mode, number, len(shape.stages)),
-    )
-
-
-def _home(shape: UnitShape, block: int) -> int:
-    return next(n for n, stage in enumerate(shape.stages) if stage.blocks >> block & 1)

@@ -4,9 +4,9 @@ from importlib.metadata import version
 
 from plancc.compiler.placement.columns import ColumnSet, column_set
 from plancc.compiler.placement.cpsat import Bound, Goal
+from plancc.compiler.placement.margin import within_margin
 from plancc.compiler.placement.objectives import allowed_counts
 from plancc.compiler.placement.placement import Placement
-from plancc.compiler.placement.preference import within_margin
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.proof import space_of
 from plancc.compiler.placement.search import (

@@ -1,11 +1,13 @@
 """Place a model: question in, one proven shape out (design.md section 6)."""
 
 from plancc.compiler.placement.decide import by_search, feasible
-from plancc.compiler.placement.group_options import GroupOptions, searches_groups, with_groups
+from plancc.compiler.placement.group_options import GroupOptions, groups_of
+from plancc.compiler.placement.margin import within_margin
 from plancc.compiler.placement.objectives import Option, options
+from plancc.compiler.placement.one_stage import OneStage
 from plancc.compiler.placement.options_by_search import place_by_search
 from plancc.compiler.placement.placement import PlacedStage, Placement
-from plancc.compiler.placement.preference import shape_of, within_margin
+from plancc.compiler.placement.preference import shape_of
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.proof import proof_of
 from plancc.compiler.placement.question import build_problem
@@ -46,7 +48,7 @@ def _context(problem: Problem) -> int | None:
 def _place(problem: Problem, *, prove: bool) -> Placement:
     pipelines = options(problem) if allows_pipelines(problem) else {}
     least = min((option.value for option in pipelines.values()), default=None)
-    groups = with_groups(problem, least) if searches_groups(problem) else None
+    groups = groups_of(problem, least)
     values = [*([] if least is None else [least]), *(groups.values.values() if groups else ())]
     most = within_margin(problem, min(values))
     found = Field(problem, pipelines, groups, most, _preferred(pipelines, groups, most))
@@ -60,7 +62,7 @@ def _place(problem: Problem, *, prove: bool) -> Placement:
 
 
 def _preferred(
-    pipelines: dict[int, Option], groups: GroupOptions | None, most: int
+    pipelines: dict[int, Option], groups: GroupOptions | OneStage | None, most: int
 ) -> tuple[int, bool]:
     """(devices, with groups): the fewest devices, then a pipeline before TP."""
     keys = [(count, False) for count, option in pipelines.items() if option.value <= most]

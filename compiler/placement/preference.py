@@ -1,7 +1,6 @@
 """The design's choice among values: near the best, fewest devices; then one shape."""
 
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 
 from plancc.compiler.placement.chain_choice import Shape, choose, most_headroom
@@ -9,12 +8,6 @@ from plancc.compiler.placement.mix import Way
 from plancc.compiler.placement.objectives import Option
 from plancc.compiler.placement.paths import Limits
 from plancc.compiler.placement.problem import Problem
-
-
-def within_margin(problem: Problem, best: int) -> int:
-    """floor(best x (1 + margin)), exactly; no margin for `context`."""
-    margin = 0.0 if problem.ask.objective == "context" else problem.ask.margin
-    return int(best * (1 + Fraction(str(margin))))
 
 
 def preferred(found: dict[int, Option], most: int) -> Option:

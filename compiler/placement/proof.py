@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.cpsat import Bound, Goal, can_prove
-from plancc.compiler.placement.group_options import searches_groups
+from plancc.compiler.placement.group_options import searches_chains, searches_groups
 from plancc.compiler.placement.objectives import Option
 from plancc.compiler.placement.preference import shape_of
 from plancc.compiler.placement.problem import Problem
@@ -16,6 +16,7 @@ from plancc.ir.version import VERSION
 
 LABELS = "labels under a Lagrangian bound"
 SUBSETS = "subset dynamic program"
+EACH = "every group priced"
 
 
 def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
@@ -28,11 +29,14 @@ def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
         return _context_proof(problem)
     if has_groups:
         assert found.groups is not None
-        return _proof(problem, LABELS, VERSION, found.groups.values[devices], best)
+        name = LABELS if searches_chains(problem) else EACH
+        return _proof(problem, name, VERSION, found.groups.values[devices], best)
     option = found.pipelines[devices]
-    if found.groups is not None or not prove or not can_prove(problem):
-        name = SUBSETS if found.groups is None else LABELS
-        return _proof(problem, name, VERSION, option.value, best)
+    by_pipelines = best == min(other.value for other in found.pipelines.values())
+    if not prove or not by_pipelines or not can_prove(problem):
+        return _proof(problem, LABELS if found.groups else SUBSETS, VERSION, option.value, best)
+    if found.groups is not None and searches_chains(problem):
+        return _proof(problem, LABELS, VERSION, option.value, best)
     return _proof_of_pipeline(problem, found.pipelines, option)
 
 
@@ -100,5 +104,9 @@ def _kinds(problem: Problem) -> tuple[str, str]:
         return "pipelines", "no TP"
     ranks = problem.ask.tp if isinstance(problem.ask.tp, int) else (
         f"up to {MOST_RANKS} devices of a host ({MOST_EQUAL_RANKS} if equal)")  # fmt: skip
+    deals = f"groups of {ranks}, every share of the tiles, mixer replicated or owned"
+    if not searches_chains(problem):
+        only = "" if isinstance(problem.ask.tp, int) else "pipelines, or "
+        return f"{only}one TP group", deals
     what = "pipelines of TP groups" if isinstance(problem.ask.tp, int) else "pipelines and TP"
-    return what, f"groups of {ranks}, every share of the tiles, mixer replicated or owned"
+    return what, deals

@@ -7,6 +7,7 @@ from plancc.compiler.cost.full_tp_row import full_tp_row
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.group_options import GroupOptions
 from plancc.compiler.placement.objectives import Option, allowed_counts
+from plancc.compiler.placement.one_stage import OneStage
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.timeless import no_times
 from plancc.compiler.placement.units import allows_groups, allows_pipelines
@@ -24,7 +25,7 @@ class Field:
 
     problem: Problem
     pipelines: dict[int, Option]
-    groups: GroupOptions | None
+    groups: GroupOptions | OneStage | None
     most: int
     chosen: tuple[int, bool]
 
@@ -107,12 +108,12 @@ def _why_no_groups(problem: Problem) -> str:
 
 def _group_row(field: Field, shape: str, *, several: bool) -> Alternative:
     assert field.groups is not None
-    found = field.groups.by_stages(several=several)
-    if found is None:
-        reach = field.groups.least.reach / 1e6
-        return Alternative(shape=shape, verdict="slower",
-                           note=f"more than {reach:.2f} ms, or does not fit")  # fmt: skip
+    found = field.groups.row(several=several)
+    if isinstance(found, str):
+        verdict: Literal["does not fit", "slower"]
+        verdict = "does not fit" if found == "does not fit" else "slower"
+        return Alternative(shape=shape, verdict=verdict, note=None if found == verdict else found)
     value, devices = found
     is_chosen = field.chosen == (devices, True) and value == field.groups.values[devices]
-    verdict: Verdict = "chosen" if is_chosen else _verdict(field, value, (0, True))
-    return Alternative(shape=f"{shape} over {devices}", verdict=verdict, value=value)
+    kind: Verdict = "chosen" if is_chosen else _verdict(field, value, (0, True))
+    return Alternative(shape=f"{shape} over {devices}", verdict=kind, value=value)

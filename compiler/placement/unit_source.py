@@ -43,6 +43,12 @@ class UnitSource:
         inner = known.take(~self._at_end(known.first, known.end))
         return appended(inner, self._group(number, blocks, first[at_end], end[at_end]))
 
+    def whole(self, number: int, blocks: int) -> UnitColumns:
+        """All layers on a group, if it may hold them; hopeful."""
+        first, end = self._runs(number, blocks)
+        is_whole = (first == 0) & (end == self.problem.num_layers)
+        return self._group(number, blocks, first[is_whole], end[is_whole])
+
     def _at_end(self, first: Table, end: Table) -> Bools:
         """Runs that the head's place matters to."""
         return np.asarray((first == 0) | (end == self.problem.num_layers))

@@ -78,8 +78,6 @@ def chunks(count: int, first: int = 0) -> list[range]:
 CASES = {"latency": 175, "prefill": 75, "throughput": 75, "context": 25}
 GROUP_CASES = {"latency": 750, "prefill": 100, "throughput": 100, "context": 75}
 PIPELINES = {"tp": "off"}
-# groups are placed for decode steps yet, not for prompts and rounds
-GROUPS: dict[str, dict[str, Any]] = {"prefill": PIPELINES, "throughput": PIPELINES}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +92,7 @@ def test_the_solver_finds_what_trying_every_pipeline_finds(objective: str, seeds
     [(name, seeds) for name in OBJECTIVES for seeds in chunks(GROUP_CASES[name])],
 )
 def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: range) -> None:
-    flags = GROUPS.get(objective, {})
-    assert differences(random_group_question, objective, seeds, **flags) == {}
+    assert differences(random_group_question, objective, seeds) == {}
 
 
 @pytest.mark.parametrize("seeds", chunks(75))
@@ -108,6 +105,5 @@ def test_a_block_may_lie_on_any_device_of_a_group_between_the_ends(seeds: range)
 def test_many_more_questions_are_answered_alike(objective: str) -> None:
     wrong: dict[int, str] = {}
     for seeds in chunks(int(os.environ["PLANCC_SWEEP"]) // len(OBJECTIVES), first=10**6):
-        flags = GROUPS.get(objective, {})
-        wrong |= differences(random_group_question, objective, seeds, **flags)
+        wrong |= differences(random_group_question, objective, seeds)
     assert wrong == {}
