@@ -24,7 +24,9 @@ def flag_of(name: str) -> str:
 
 
 def _describe(item: Any) -> str:
-    message = item["msg"].removeprefix("Value error, ")
+    message = str(item["msg"].removeprefix("Value error, "))
+    if message.startswith("--"):  # of several flags, and it names them
+        return message
     found = "" if "found" in message else f", found {item['input']!r}"
     return f"{flag_of(str(item['loc'][0])) if item['loc'] else 'ask'}: {message}{found}"
 

@@ -10,12 +10,15 @@ workload    the ns that one request takes when `streams` of them run together: i
             of slots; all at the asked context and chunk
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from plancc.compiler.placement.chain_choice import Target
 from plancc.compiler.placement.columns import ColumnSet, column_set
 from plancc.compiler.placement.cpsat import Goal
-from plancc.compiler.placement.mix import Mix, Way, Weights
+from plancc.compiler.placement.margin import within_margin
+from plancc.compiler.placement.mix import Floor, Mix, Way, Weights
 from plancc.compiler.placement.paths import Chains, Limits, Start, Values, best_values
 from plancc.compiler.placement.problem import INF, Problem
 from plancc.compiler.placement.search import least_value
@@ -138,56 +141,49 @@ def _within(columns: ColumnSet, count: int, in_flight: int, value: int) -> tuple
     return tuple(good) or None
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """A decode step's columns; its least sums by start and number of stages, and least worsts."""
-
-    columns: ColumnSet
-    totals: dict[Start, list[int]]
-    worst: Values
-
-
 def _workload(problem: Problem) -> dict[int, Option]:
-    """As of throughput, counts that cannot beat the best so far are left out."""
-    work = problem.ask.workload
-    assert work is not None
-    rows = min(problem.ask.prefill_chunk, work.prompt)
-    prefill = column_set(problem, prompt_times(problem, rows, work.prompt))
-    beats = best_values(Chains(prefill, "worst"))
-    least, chunks = int(INF), -(-work.prompt // rows)
-    found: dict[int, Option] = {}
-    known: dict[int, _Sums] = {}
-    for count in allowed_counts(problem):
-        together = min(work.streams, count)
-        rows = -(-work.streams // count)
-        if count not in beats:
-            continue
-        if rows not in known:
-            known[rows] = _sums(column_set(problem, decode_times(problem, rows)))
-        weights = Weights(count, chunks + count - 1, work.output, together if together > 1 else 0)
-        option = _mixed(prefill, known[rows], weights, beats[count][0], least)
-        if option is not None:
-            found[count] = option
-            least = option.value
+    """As of throughput, counts that cannot beat a smaller one are left out.
+
+    So are those that are beyond the margin of what some chain is known to be worth.
+    """
+    least, found = int(INF), {}
+    mixes = list(_mixes(problem))
+    most = within_margin(problem, min((mix.known for mix in mixes), default=0))
+    for mix in mixes:
+        best = mix.least(min(least, most + 1))
+        if best is not None:
+            least, (way, *others) = best
+            count = way.target.num_stages
+            # CP-SAT has no model of a mix: the goal is of the round alone
+            goal = Goal(1, mix.weights.in_flight, num_stages=count)
+            found[count] = Option(count, least, way.columns, way.starts, way.target, goal, 1,
+                                  tuple(others))  # fmt: skip
     return found
 
 
-def _sums(columns: ColumnSet) -> _Sums:
+def _mixes(problem: Problem) -> Iterator[Mix]:
+    """A search for each number of stages that fits."""
+    work, counts = problem.ask.workload, allowed_counts(problem)
+    assert work is not None
+    chunk = min(problem.ask.prefill_chunk, work.prompt)
+    prefill = column_set(problem, prompt_times(problem, chunk, work.prompt))
+    beats = best_values(Chains(prefill, "worst"))
+    for rows, alike in groupby(counts, lambda count: -(-work.streams // count)):
+        fitting = [count for count in alike if count in beats]
+        if not fitting:
+            continue
+        decode = column_set(problem, decode_times(problem, rows))
+        worsts, totals = _least_worsts_and_sums(decode, fitting[-1])
+        for count in fitting:
+            weights = Weights(count, -(-work.prompt // chunk) + count - 1, work.output,
+                              min(work.streams, count))  # fmt: skip
+            sums = {start: values[count] for start, values in totals.items()}
+            yield Mix(prefill, decode, weights, Floor(beats[count][0], worsts[count][0], sums))
+
+
+def _least_worsts_and_sums(
+    columns: ColumnSet, most_stages: int
+) -> tuple[Values, dict[Start, list[int]]]:
     chains = Chains(columns)
-    totals = {start: chains.best_by_count(start) for start in chains.starts()}
-    return _Sums(columns, totals, best_values(Chains(columns, "worst")))
-
-
-def _mixed(
-    prefill: ColumnSet, sums: _Sums, weights: Weights, beat: int, least: int
-) -> Option | None:
-    """The best mix if it is below `least`. CP-SAT has no model of it: `goal` is of the round."""
-    count = weights.num_stages
-    mix = Mix(prefill, sums.columns, weights)
-    totals = {start: values[count] for start, values in sums.totals.items()}
-    found = mix.least(mix.root(beat, sums.worst[count][0], totals), least)
-    if found is None:
-        return None
-    value, (way, *others) = found
-    goal = Goal(1, weights.in_flight, num_stages=count)
-    return Option(count, value, way.columns, way.starts, way.target, goal, 1, tuple(others))
+    sums = {start: chains.best_by_count(start, most_stages) for start in chains.starts()}
+    return best_values(Chains(columns, "worst"), most_stages), sums

@@ -140,11 +140,11 @@ Values = dict[int, tuple[int, tuple[Start, ...]]]
 """Number of stages -> the least value, and the starts that reach it."""
 
 
-def best_values(chains: Chains) -> Values:
+def best_values(chains: Chains, most_stages: int | None = None) -> Values:
     """Number of stages -> (least value, the starts that reach it)."""
     found: Values = {}
     for start in chains.starts():
-        for count, value in enumerate(chains.best_by_count(start)):
+        for count, value in enumerate(chains.best_by_count(start, most_stages)):
             known = found.get(count, (int(INF), ()))
             if value < known[0]:
                 found[count] = (value, (start,))

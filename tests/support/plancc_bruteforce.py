@@ -78,7 +78,7 @@ class BruteForce:
 
     def best(self, context: int | None = None) -> tuple[int, Judged] | None:
         """(T*, the preferred shape); None where nothing fits."""
-        found = Search(self, context or self.ask.context or 1).by_kind()
+        found = self.search(context or self.ask.context or 1).by_kind()
         if not found:
             return None
         least = min(judged.value for judged in found.values())
@@ -88,7 +88,14 @@ class BruteForce:
         return least, found[min(near)]
 
     def fits(self, context: int) -> bool:
-        return bool(Search(self, context).by_kind())
+        return bool(self.search(context).by_kind())
+
+    def search(self, context: int) -> "Search":
+        if self.ask.objective != "workload":
+            return Search(self, context)
+        from plancc_bruteforce_workload import WorkloadSearch
+
+        return WorkloadSearch(self, context)
 
     def heads(self, num_stages: int) -> tuple[str, ...]:
         if "head" not in self.places or num_stages == 1:
@@ -113,6 +120,12 @@ class BruteForce:
         )  # fmt: skip
 
 
+def _is_searched(lineup: tuple[Group, ...], ask: Ask) -> bool:
+    """For what is timed by beats a group is tried only where it holds the whole model."""
+    has_group = any(len(group.devices) > 1 for group in lineup)
+    return not (has_group and len(lineup) > 1 and ask.objective in ("prefill", "throughput"))
+
+
 class Search:
     """The best of each kind at one context, stage by stage."""
 
@@ -124,6 +137,8 @@ class Search:
 
     def by_kind(self) -> dict[tuple[int, bool], Judged]:
         for lineup in lineups(self.oracle.model, self.oracle.topology, self.ask):
+            if not _is_searched(lineup, self.ask):
+                continue
             for head in self.oracle.heads(len(lineup)):
                 for homes in product(range(len(lineup)), repeat=len(self.oracle.free)):
                     legal = self.oracle.honours_pins(lineup, head, homes)
