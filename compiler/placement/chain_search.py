@@ -28,7 +28,7 @@ from plancc.ir.sizes import hidden_row_bytes
 NEAR = 1.006  # of the bound: how far above it chains are sought next
 FAR = 1.05  # of the bound: columns beyond are not looked at while it is raised
 MOST_RAISES = 6  # each by FAR at most
-FIRST_ROUNDS, BOUND_ROUNDS, DROP_ROUNDS = 12, 60, 60
+FIRST_ROUNDS, BOUND_ROUNDS, DROP_ROUNDS = 10, 40, 40
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from plancc.compiler.placement.shares import ShareSizes, ShareTimes, deal_sizes
 from plancc.compiler.placement.unit_columns import Bools
 from plancc.compiler.placement.units import Unit
 
-KEPT = 64
+MOST_KEPT_BYTES = 64 * 2**20
 MOST_CELLS = 2**18  # of a table over the caps of all ranks; wider groups are searched
 
 
@@ -76,21 +76,24 @@ class Deals:
 
 
 class DealTables:
-    """Deals by unit and number of tiles, for one step's times; those of a few units are kept."""
+    """Deals by unit and number of tiles, for one step's times; kept while there is room."""
 
     def __init__(self, times: ShareTimes, units: tuple[Unit, ...]) -> None:
         self.times, self.units = times, units
         self.tiles = ShareSizes(times.problem).tiles
         self._kept: dict[tuple[int, int], Deals] = {}
+        self._kept_bytes = 0
 
     def of(self, number: int, tiles: int) -> Deals:
         key = number, tiles
         if key not in self._kept:
-            if len(self._kept) >= KEPT:
+            if self._kept_bytes > MOST_KEPT_BYTES:
                 self._kept.clear()
+                self._kept_bytes = 0
             unit = self.units[number]
             self._kept[key] = Deals.of(self.times.layers(unit, tiles), self.tiles == tiles,
                                        deal_sizes(unit.size, tiles))  # fmt: skip
+            self._kept_bytes += self._kept[key].sums.nbytes
         return self._kept[key]
 
 

@@ -69,7 +69,11 @@ class Relaxation:
                                 np.diff(self.begins, append=len(key)))  # fmt: skip
         self.first, self.end = columns.first[self.begins], columns.end[self.begins]
         self.lead = lead[self.begins]
-        self.starts = np.searchsorted(self.first, np.arange(self.num_layers + 1))
+        layers = np.arange(self.num_layers + 1)
+        self.starts = np.searchsorted(self.first, layers).tolist()
+        by_lead = self.first * self.num_seats + self.lead
+        self.lead_begins = np.flatnonzero(np.diff(by_lead, prepend=-1))  # in bundles
+        self.lead_starts = np.searchsorted(self.first[self.lead_begins], layers).tolist()
 
     def run(self, most: float, rounds: int) -> None:
         """Raise the bound and drop columns; ends early where nothing more is to be had."""
@@ -125,15 +129,14 @@ class Relaxation:
             here = slice(self.starts[layer], self.starts[layer + 1])
             if here.start < here.stop:
                 total = cheapest[here] + ahead[self.end[here], self.lead[here]]
-                ahead[layer] = (self.leads.hop + self._by_lead(here, total)[None, :]).min(axis=1)
+                ahead[layer] = (self.leads.hop + self._by_lead(layer, total)).min(axis=1)
         return ahead
 
-    def _by_lead(self, here: slice, total: Floats) -> Floats:
-        """[seats] the least of the bundles of each lead."""
-        leads = self.lead[here]
-        begins = np.flatnonzero(np.diff(leads, prepend=-1))
+    def _by_lead(self, layer: int, total: Floats) -> Floats:
+        """[seats] the least of a layer's bundles of each lead."""
+        begins = self.lead_begins[self.lead_starts[layer] : self.lead_starts[layer + 1]]
         least = np.full(self.num_seats, np.inf)
-        least[leads[begins]] = np.minimum.reduceat(total, begins)
+        least[self.lead[begins]] = np.minimum.reduceat(total, begins - self.starts[layer])
         return least
 
     def _from_start(self, ahead: Floats, cheapest: Floats) -> Floats:
