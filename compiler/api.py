@@ -85,3 +85,7 @@ def _lengths_agree(manifest: ModelManifest, ask: Ask) -> None:
         )
     if ask.prompt > ask.context:
         raise BadInput(f"--prompt {ask.prompt}: longer than the context, {ask.context}")
+    work = ask.workload
+    if work is not None and work.prompt + work.output > ask.context:
+        raise BadInput(f"--workload {work}: {work.prompt + work.output} tokens are more than the "
+                       f"context, {ask.context}")  # fmt: skip

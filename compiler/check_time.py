@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from plancc.compiler.check_clock import Clock
+from plancc.ir.ask import Workload
 from plancc.ir.plan import Plan, PrefillTime, StageTime, StepTime
 from plancc.ir.topology import Topology
 
@@ -64,6 +65,7 @@ def _prefill_problems(plan: Plan, clock: Clock) -> Iterator[str]:
 
 
 def expected_prefill(plan: Plan, clock: Clock) -> PrefillTime | None:
+    """Of the asked prompt; None where a device has no known matmul rate."""
     prompt = plan.ask.prompt or 1
     rows = min(plan.ask.prefill_chunk, prompt)
     chunks = -(-prompt // rows)
@@ -99,9 +101,26 @@ def objective_value(plan: Plan, clock: Clock) -> int | None:
         return prefill.total_ns if prefill else None
     if plan.ask.objective == "latency":
         return sum(map(_whole_ns, clock.decode_stages(rows=1)))
-    slots, count = plan.runtime.slots, len(plan.stages)
-    times = _beats(clock.decode_stages(-(-slots // count)))
-    return max(min(slots, count) * max(times), sum(times))
+    if plan.ask.workload is not None:
+        return _request_ns(plan, plan.ask.workload, clock)
+    return _round_ns(clock, plan.runtime.slots)
+
+
+def _request_ns(plan: Plan, work: Workload, clock: Clock) -> int | None:
+    """One request of the workload: its own prompt, then a round of all streams a token."""
+    asked = plan.ask.model_copy(update={"prompt": work.prompt})
+    prompted = plan.model_copy(update={"ask": asked})
+    prefill = expected_prefill(prompted, Clock(prompted, clock.topology))
+    if prefill is None:
+        return None
+    return prefill.total_ns + work.output * _round_ns(clock, work.streams)
+
+
+def _round_ns(clock: Clock, streams: int) -> int:
+    """Every stream advances by a token: the slowest beat once a stream in flight, or all once."""
+    count = len(clock.plan.stages)
+    times = _beats(clock.decode_stages(-(-streams // count)))
+    return max(min(streams, count) * max(times), sum(times))
 
 
 def _whole_ns(stage: StageTime) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from plancc.compiler.diff_answers import Answers, compare_answers
 from plancc.compiler.diff_layers import block_moves, layer_moves, seat_changes
-from plancc.ir.plan import Plan, PlanDevice
+from plancc.ir.plan import Plan, PlanDevice, PrefillTime
 from plancc.ir.units import format_bytes, format_ns
 
 
@@ -85,7 +85,7 @@ def _ask_lines(old: Plan, new: Plan) -> Iterator[str]:
     for name in type(old.ask).model_fields:
         before, after = getattr(old.ask, name), getattr(new.ask, name)
         if name == "workload":
-            before, after = (item and item.model_dump() for item in (before, after))
+            before, after = (item and str(item) for item in (before, after))
         yield from change("--" + name.replace("_", "-"), before, after)
 
 
@@ -177,8 +177,15 @@ def _workers(plan: Plan) -> dict[str, str]:
 
 def _time_lines(old: Plan, new: Plan) -> Iterator[str]:
     before, after = old.predicted, new.predicted
+    work = new.ask.workload
+    if work is not None and work == old.ask.workload:
+        one, two = (plan.provenance.solver.value for plan in (old, new))
+        yield from _ns("workload", one, two, f" {work.words}")
     yield from _ns("decode", before.decode.step_ns, after.decode.step_ns, " a token")
-    one, two = before.prefill, after.prefill
+    yield from _prefill_lines(before.prefill, after.prefill)
+
+
+def _prefill_lines(one: PrefillTime | None, two: PrefillTime | None) -> Iterator[str]:
     if one is None or two is None:
         yield from change(
             "prefill", one and format_ns(one.total_ns), two and format_ns(two.total_ns)

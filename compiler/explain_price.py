@@ -27,8 +27,10 @@ def placement_of(plan: Plan) -> Placement:
 
 def worth(model: ModelShape, topology: Topology, ask: Ask, placement: Placement) -> int:
     """ns by which shapes are compared: of the objective, and of a decode step for `context`."""
+    if ask.workload is not None:
+        return _request_ns(model, topology, ask, placement)
     if ask.objective == "throughput":
-        return _round_ns(model, topology, ask, placement)
+        return _round_ns(model, topology, ask, placement, ask.slots)
     predicted = predict(model, topology, ask, placement)
     if ask.objective == "prefill":
         assert predicted.prefill is not None
@@ -36,10 +38,23 @@ def worth(model: ModelShape, topology: Topology, ask: Ask, placement: Placement)
     return predicted.decode.step_ns
 
 
-def _round_ns(model: ModelShape, topology: Topology, ask: Ask, placement: Placement) -> int:
+def _request_ns(model: ModelShape, topology: Topology, ask: Ask, placement: Placement) -> int:
+    """What one request of the workload takes: its prompt, then a round for each token."""
+    work = ask.workload
+    assert work is not None
+    prompted = ask.model_copy(update={"prompt": work.prompt})
+    prefill = predict(model, topology, prompted, placement).prefill
+    assert prefill is not None, "a workload is placed where matmul rates are known"
+    turn = _round_ns(model, topology, ask, placement, work.streams)
+    return prefill.total_ns + work.output * turn
+
+
+def _round_ns(
+    model: ModelShape, topology: Topology, ask: Ask, placement: Placement, streams: int
+) -> int:
     """The ns in which every stream advances by one token."""
     count = len(placement.stages)
-    rows, in_flight = -(-ask.slots // count), min(ask.slots, count)
+    rows, in_flight = -(-streams // count), min(streams, count)
     work = Work(rows, placement.context, ask.kv_dtype or model.dtype)
     times = stage_times(model, topology, placement, work)
     busy = [time.compute_ns + time.exchange_ns for time in times]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from plancc.compiler.explain_beats import busy_ns, slowest_stage
 from plancc.compiler.pins import flags_of, pins_of, pins_said, row_of_pins
+from plancc.ir.ask import Workload
 from plancc.ir.plan import Alternative, Plan
 from plancc.ir.units import format_bytes, format_ns
 
@@ -21,6 +22,12 @@ def reasons(plan: Plan) -> Iterator[tuple[str, str]]:
 def _time_words(plan: Plan) -> str:
     if plan.ask.objective == "prefill" and plan.predicted.prefill is not None:
         return _prompt_words(plan)
+    if plan.ask.workload is not None:
+        return f"{_request_words(plan, plan.ask.workload)}; {_token_words(plan)}"
+    return _token_words(plan)
+
+
+def _token_words(plan: Plan) -> str:
     times, step = plan.predicted.decode.stages, max(1, plan.predicted.decode.step_ns)
     kinds = {
         "computing": sum(time.compute_ns for time in times),
@@ -38,6 +45,17 @@ def _time_words(plan: Plan) -> str:
         words += (f"; with {plan.runtime.slots} slots every stream advances a token in "
                   f"{format_ns(plan.provenance.solver.value)}")  # fmt: skip
     return words
+
+
+def _request_words(plan: Plan, work: Workload) -> str:
+    """The value, and its two parts where the predicted prompt is the workload's."""
+    value, prefill = plan.provenance.solver.value, plan.predicted.prefill
+    words = f"{format_ns(value)} {work.words}"
+    if prefill is None or prefill.prompt != work.prompt:
+        return words
+    turn = (value - prefill.total_ns) // work.output
+    return (f"{words}: {format_ns(prefill.total_ns)} for its prompt, {work.output} x "
+            f"{format_ns(turn)} for its tokens")  # fmt: skip
 
 
 def _prompt_words(plan: Plan) -> str:

@@ -43,8 +43,13 @@ def _header(plan: Plan) -> Text:
     return Text.assemble(
         (f"{plan.model.name} on {plan.inputs.topology.name}", "bold"), f": {shape}\n",
         f"plan {plan.digest[:12]}, context {plan.runtime.context}, {plan.runtime.slots} "
-        f"slot{'' if plan.runtime.slots == 1 else 's'}, objective {plan.ask.objective}",
+        f"slot{'' if plan.runtime.slots == 1 else 's'}, objective {_objective(plan)}",
     )  # fmt: skip
+
+
+def _objective(plan: Plan) -> str:
+    work = plan.ask.workload
+    return f"workload: {work.words}" if work else plan.ask.objective
 
 
 def _bindings(plan: Plan, answer: Explanation) -> Table:

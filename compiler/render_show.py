@@ -8,7 +8,7 @@ from rich.text import Text
 
 from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells, inks_used
-from plancc.compiler.summary import layer_range, proof_words
+from plancc.compiler.summary import layer_range, proof_words, value_words
 from plancc.ir.plan import Alternative, Plan, PlanDevice, StageTime
 from plancc.ir.units import format_bytes, format_ns
 
@@ -157,15 +157,15 @@ def _predicted(plan: Plan) -> Text:
             f"{_count(prefill.chunks, 'chunk')}, {prefill.tokens_per_s:.0f} tok/s"
         )
     proof = plan.provenance.solver
-    words = f"proof    {proof_words(plan)}: {objective_words(proof.objective, proof.value)}"
+    words = f"proof    {proof_words(plan)}: {value_words(plan, proof.value)}"
     if proof.value != proof.best:
-        words += f", of all shapes {objective_words(proof.objective, proof.best)}"
+        words += f", of all shapes {_short_value(plan, proof.best)}"
     lines.append(f"{words} ({proof.name} {proof.version})")
     return Text("\n".join(lines))
 
 
-def objective_words(objective: str, value: int) -> str:
-    return f"{value} tokens" if objective == "context" else format_ns(value)
+def _short_value(plan: Plan, value: int) -> str:
+    return f"{value} tokens" if plan.ask.objective == "context" else format_ns(value)
 
 
 def _why_not(plan: Plan) -> Iterator[RenderableType]:
@@ -190,7 +190,7 @@ def lost_words(plan: Plan, item: Alternative) -> str:
         where = f"{item.device} is " if item.device else ""
         words += f": {where}{format_bytes(item.short_bytes)} short"
     elif item.value is not None and is_pin_row(item):
-        words += f": {objective_words(plan.ask.objective, item.value)}"
+        words += f": {_short_value(plan, item.value)}"
     elif item.value is not None:
         words += f": {format_ns(item.value)}"  # at the largest context as well
     return f"{words}; {item.note}" if item.note else words

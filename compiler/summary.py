@@ -19,6 +19,7 @@ def summary_data(plan: Plan) -> dict[str, Any]:
         "context": plan.runtime.context,
         "slots": plan.runtime.slots,
         "objective": proof.objective,
+        "workload": plan.ask.workload.model_dump() if plan.ask.workload else None,
         "status": proof.status,
         "value": proof.value,
         "bound": proof.bound,
@@ -40,9 +41,23 @@ def summary_lines(plan: Plan, output: str | None) -> tuple[str, ...]:
         f"{'wrote ' + output if output not in (None, '-') else 'plan'} {plan.digest[:12]}: {where}",
         f"tightest: {tightest.name}, {format_bytes(tightest.ledger.total)} of "
         f"{format_bytes(tightest.budget_bytes)}, {format_bytes(tightest.ledger.free_after)} free",
-        f"predicted: {format_ns(decode.step_ns)} a token ({decode.tokens_per_s:.1f} tok/s) at "
-        f"context {plan.runtime.context}; {proof_words(plan)}",
+        f"predicted: {_request_words(plan)}{format_ns(decode.step_ns)} a token "
+        f"({decode.tokens_per_s:.1f} tok/s) at context {plan.runtime.context}; {proof_words(plan)}",
     )
+
+
+def _request_words(plan: Plan) -> str:
+    if plan.ask.workload is None:
+        return ""
+    return f"{value_words(plan, plan.provenance.solver.value)}; "
+
+
+def value_words(plan: Plan, value: int) -> str:
+    """What the objective is worth: tokens, a time, or '14.2 s a request of 2000 + 500 tokens'."""
+    if plan.ask.objective == "context":
+        return f"{value} tokens"
+    work = plan.ask.workload
+    return f"{format_ns(value)} {work.words}" if work else format_ns(value)
 
 
 def pins_data(plan: Plan) -> dict[str, Any] | None:

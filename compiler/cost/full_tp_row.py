@@ -67,6 +67,8 @@ def _value(
     model: ModelShape, topology: Topology, ask: Ask, context: int, names: tuple[str, ...]
 ) -> int | None:
     kv_dtype = ask.kv_dtype or model.dtype
+    if ask.workload is not None:
+        return _workload_value(model, topology, ask, context, names)
     if ask.objective == "latency":
         return full_tp_step_ns(model, topology, names, Work(1, context, kv_dtype))
     if ask.objective == "throughput":
@@ -74,11 +76,31 @@ def _value(
     if ask.objective == "context":
         return None
     assert ask.prompt is not None
-    rows = min(ask.prefill_chunk, ask.prompt)
+    return _prompt_ns(model, topology, ask, context, names, ask.prompt)
+
+
+def _workload_value(
+    model: ModelShape, topology: Topology, ask: Ask, context: int, names: tuple[str, ...]
+) -> int | None:
+    """One request's prompt, and a step of all streams for each token of its output."""
+    work = ask.workload
+    assert work is not None
+    prompt = _prompt_ns(model, topology, ask, context, names, work.prompt)
+    step = Work(work.streams, context, ask.kv_dtype or model.dtype)
+    if prompt is None:
+        return None
+    return prompt + work.output * full_tp_step_ns(model, topology, names, step)
+
+
+def _prompt_ns(
+    model: ModelShape, topology: Topology, ask: Ask, context: int, names: tuple[str, ...],
+    prompt: int,
+) -> int | None:  # fmt: skip
+    rows = min(ask.prefill_chunk, prompt)
     if any(_device(topology, name).matmul_tflops(rows, model.dtype) is None for name in names):
         return None
-    work = Work(rows, context, kv_dtype, ask.prompt)
-    return -(-ask.prompt // rows) * full_tp_step_ns(model, topology, names, work)
+    work = Work(rows, context, ask.kv_dtype or model.dtype, prompt)
+    return -(-prompt // rows) * full_tp_step_ns(model, topology, names, work)
 
 
 def _device(topology: Topology, name: str) -> Device:

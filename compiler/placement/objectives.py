@@ -144,13 +144,13 @@ def _within(columns: ColumnSet, count: int, in_flight: int, value: int) -> tuple
 def _workload(problem: Problem) -> dict[int, Option]:
     """As of throughput, counts that cannot beat a smaller one are left out.
 
-    So are those that are beyond the margin of what some chain is known to be worth.
+    So are those beyond the margin of what some chain is known to be worth, but for one device.
     """
     least, found = int(INF), {}
     mixes = list(_mixes(problem))
     most = within_margin(problem, min((mix.known for mix in mixes), default=0))
     for mix in mixes:
-        best = mix.least(min(least, most + 1))
+        best = mix.least(least if mix.weights.num_stages == 1 else min(least, most + 1))
         if best is not None:
             least, (way, *others) = best
             count = way.target.num_stages

@@ -111,7 +111,11 @@ def _why_whole(layer: Layer) -> str:
 def _check_groups(problem: Problem) -> None:
     """--tp N needs devices that may form a group of N."""
     tp = problem.ask.tp
-    if not isinstance(tp, int) or tp == 1 or units_of(problem):
+    if not isinstance(tp, int) or tp == 1:
+        return
+    if problem.ask.objective == "workload":
+        raise BadInput(f"--tp {tp}: --workload places pipelines only, without groups")
+    if units_of(problem):
         return
     most = f"{MOST_RANKS}, or {MOST_EQUAL_RANKS} equal ones"
     raise BadInput(

@@ -78,7 +78,7 @@ def _pipeline(field: Field, count: int) -> Alternative:
         return Alternative(shape=shape, verdict=verdict, value=option.value)
     if field.problem.ask.stage_layers is not None:
         return Alternative(shape=shape, verdict="not allowed", note="the cuts are asked for")
-    if field.problem.ask.objective == "throughput":
+    if field.problem.ask.objective in ("throughput", "workload"):
         return Alternative(shape=shape, verdict="slower", note="or does not fit")
     return Alternative(shape=shape, verdict="does not fit")
 
@@ -103,7 +103,8 @@ def _why_no_groups(problem: Problem) -> str:
         return f"--tp {problem.ask.tp}"
     if not allows_groups(problem):
         return "one device" if problem.num_seats == 1 else "a device is asked for repeatedly"
-    return f"not searched for --objective {problem.ask.objective} on {problem.num_seats} devices"
+    what = "workload" if problem.ask.workload else f"objective {problem.ask.objective}"
+    return f"not searched for --{what} on {problem.num_seats} devices"
 
 
 def _group_row(field: Field, shape: str, *, several: bool) -> Alternative:

@@ -11,6 +11,7 @@ import pytest
 from plancc_bruteforce import BruteForce
 from plancc_random import Question, random_question
 from plancc_random_groups import random_group_question, random_home_question
+from plancc_random_ties import random_tie_question
 from plancc_shape_words import candidate_of
 
 from plancc.compiler.placement.place import place
@@ -93,6 +94,19 @@ def test_the_solver_finds_what_trying_every_pipeline_finds(objective: str, seeds
 )
 def test_the_solver_finds_what_trying_every_group_finds(objective: str, seeds: range) -> None:
     assert differences(random_group_question, objective, seeds) == {}
+
+
+@pytest.mark.parametrize("ask", [random_question, random_group_question])
+@pytest.mark.parametrize("seeds", chunks(100))
+def test_the_solver_finds_what_trying_every_pipeline_finds_for_a_workload(
+    ask: Ask, seeds: range
+) -> None:
+    assert differences(ask, "workload", seeds, **PIPELINES) == {}
+
+
+@pytest.mark.parametrize("seeds", chunks(75))
+def test_of_several_ways_to_the_least_mix_the_preferred_shape_is_chosen(seeds: range) -> None:
+    assert differences(random_tie_question, "workload", seeds) == {}
 
 
 @pytest.mark.parametrize("seeds", chunks(75))

@@ -6,7 +6,7 @@ from typing import Any
 
 from plancc_builders import build_device, build_layer, build_model, build_topology
 
-from plancc.ir.ask import Ask
+from plancc.ir.ask import Ask, Workload
 from plancc.ir.layers import Block
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
@@ -28,10 +28,19 @@ def random_question(seed: int, objective: str = "latency", **asked: Any) -> Ques
         "prefill_chunk": rng.choice([32, 128]),
         "prompt": rng.choice([40, 300]),
     }
+    if objective == "workload":
+        flags |= random_workload(rng)
     names = [device.name for device in topology.devices]
     flags["head"] = rng.choice(["auto", "auto", "last", "first"]) if model.block("head") else "auto"
     _add_pins(rng, model, names, flags)
     return model, topology, Ask(**(flags | asked)).filled(model.max_context, model.dtype)
+
+
+def random_workload(rng: random.Random) -> dict[str, Any]:
+    """Now of one chunk, now of many; now and then with a slot to spare, or another prompt."""
+    streams = rng.choice([1, 2, 3, 5])
+    work = Workload(prompt=rng.choice([40, 300]), output=rng.choice([1, 1, 3, 20]), streams=streams)
+    return {"workload": work, "slots": streams + rng.choice([0, 0, 1])}
 
 
 def _add_pins(

@@ -10,6 +10,7 @@ from itertools import combinations, pairwise, permutations
 from typing import Any
 
 from plancc_builders import build_device, build_model, build_topology
+from plancc_random import random_workload
 
 from plancc.ir.ask import Ask
 from plancc.ir.layers import Block, Layer
@@ -33,7 +34,8 @@ def random_group_question(
     """Every flag that binds a placement is asked for now and then; `flags` win."""
     rng = Random(f"groups/{seed}/{objective}")
     model = random_model(rng, sizes[1])
-    topology = random_topology(rng, model, objective, sizes[0])
+    timed = "prefill" if objective == "workload" else objective  # both need matmul rates
+    topology = random_topology(rng, model, timed, sizes[0])
     asked: dict[str, Any] = {
         "objective": objective,
         "context": rng.choice([64, 200, 512]),
@@ -42,6 +44,8 @@ def random_group_question(
         "prefill_chunk": rng.choice([16, 128]),
         "prompt": rng.choice([40, 300]),
     }
+    if objective == "workload":
+        asked |= random_workload(rng)
     if model.block("head") is not None:
         asked["head"] = rng.choice(["auto", "auto", "last", "first"])
     if model.block("aux") is not None and rng.random() < 0.15:
