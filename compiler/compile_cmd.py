@@ -27,15 +27,23 @@ _PASS = click.Choice(PASS_NAMES)
 
 ASK_OPTIONS = (
     click.option("--context", type=int, help="Tokens a slot. [min(max_context, 8192)]"),
-    click.option("--slots", type=int, help="Requests held at once. [1]"),
+    click.option("--slots", type=int, help="Requests held at once. [1, or streams]"),
     click.option("--prefill-chunk", type=int, help="Prompt rows a step. [512]"),
-    click.option("--prompt", type=int, help="Tokens, for prefill time. [min(4096, context)]"),
+    click.option(
+        "--prompt",
+        type=int,
+        help="Tokens, for prefill time. [the workload's, or min(4096, context)]",
+    ),  # fmt: skip
     click.option(
         "--objective",
         type=click.Choice(["latency", "throughput", "prefill", "context"]),
         help="What to optimise. [latency]",
     ),
-    click.option("--workload", metavar="prompt=N,output=N[,streams=N]", help="A stated mix."),
+    click.option(
+        "--workload",
+        metavar="prompt=N,output=N[,streams=N]",
+        help="Optimise what one such request takes, so many at once.",
+    ),  # fmt: skip
     click.option("--kv-dtype", metavar="DTYPE", help="Of the KV cache. [the model's]"),
     click.option("--devices", metavar="A,B", help="Only these, in this order; may repeat."),
     click.option("--max-devices", type=int, help="At most so many devices."),

@@ -85,6 +85,8 @@ def _check_tp(model: ModelShape, ask: Ask, seats: tuple[str, ...]) -> None:
     if not isinstance(ask.tp, int) or ask.tp == 1:
         return
     said = f"--tp {ask.tp}"
+    if ask.objective == "workload":
+        raise BadInput(f"{said}: --workload places pipelines only, without groups")
     if ask.tp > len(set(seats)):
         raise BadInput(f"{said}: {len(set(seats))} device(s) found")
     if len(set(seats)) < len(seats):
@@ -111,11 +113,7 @@ def _why_whole(layer: Layer) -> str:
 def _check_groups(problem: Problem) -> None:
     """--tp N needs devices that may form a group of N."""
     tp = problem.ask.tp
-    if not isinstance(tp, int) or tp == 1:
-        return
-    if problem.ask.objective == "workload":
-        raise BadInput(f"--tp {tp}: --workload places pipelines only, without groups")
-    if units_of(problem):
+    if not isinstance(tp, int) or tp == 1 or units_of(problem):
         return
     most = f"{MOST_RANKS}, or {MOST_EQUAL_RANKS} equal ones"
     raise BadInput(

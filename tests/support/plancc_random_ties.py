@@ -13,7 +13,7 @@ from plancc.ir.ask import Ask, Workload
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
 
-WEIGHT = 8_000_000  # bytes a layer: its four kernels take whole us on every device
+WEIGHT = 8_000_000  # bytes a layer: whole us on every device
 ROWS = 1000
 KINDS = ((50.0, 50.0), (100.0, 25.0), (100.0, 50.0))
 """(GB/s, TFLOP/s): a layer takes 160 us (80, 80) a token, and 160 us (320, 160) a chunk."""
