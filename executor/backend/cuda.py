@@ -2,7 +2,7 @@
 
 The llama family. Which kernel a row meets depends on its phase alone; kernels/gpu/README.md says
 what each sums and where it rounds. A decode step is a CUDA graph, one for each number of rows (to a
-power of two) and length (to a power of two of half splits); eager launches give the same bits.
+power of two) and length (to a power of two); eager launches give the same bits.
 """
 
 from typing import Any
@@ -22,9 +22,10 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
 from plancc.ir.tensors import TensorPiece, rank_pieces
-from plancc.kernels.gpu.attention import num_halves
 from plancc.kernels.gpu.sample import pick
 from plancc.kernels.gpu.tilings import power_of_two
+
+_LEAST_REACH = 128  # what decode attention takes at once where heads are of usual width
 
 
 class CudaBackend:
@@ -134,27 +135,27 @@ class CudaRank:
     def feed(self, run: Run, num_rows: int, longest: int) -> None:
         """One more greedy decode step of the rows staged last, without the host: the largest logit
         of each becomes its next token, one position on. `longest` bounds the positions."""
-        self._graph(("feed", run, num_rows, self._halves(longest)), lambda: self._feed(
-            run, num_rows, self._halves(longest)))  # fmt: skip
+        self._graph(("feed", run, num_rows, self._reach(longest)), lambda: self._feed(
+            run, num_rows, self._reach(longest)))  # fmt: skip
 
     def staged_tokens(self, num_rows: int) -> torch.Tensor:
         """On the device: the tokens that the next `feed` begins with."""
         return self._staging.token_ids[:num_rows]
 
-    def _feed(self, run: Run, num_rows: int, halves: int) -> None:
-        self._segments.decode(run, num_rows, halves, wants_logits=True)
+    def _feed(self, run: Run, num_rows: int, reach: int) -> None:
+        self._segments.decode(run, num_rows, reach, wants_logits=True)
         s = self._scratch
         pick(s["logits"][:num_rows], s["bests"], s["places"], s["counters"],
              self._staging.token_ids, self._staging.positions)  # fmt: skip
 
     def _decode(self, run: Run, num_rows: int, longest: int, wants: bool) -> None:
-        halves = self._halves(longest)
-        key = (run, num_rows, halves, wants)
-        self._graph(key, lambda: self._segments.decode(run, num_rows, halves, wants_logits=wants))
+        reach = self._reach(longest)
+        key = (run, num_rows, reach, wants)
+        self._graph(key, lambda: self._segments.decode(run, num_rows, reach, wants_logits=wants))
 
-    def _halves(self, position: int) -> int:
-        """Half splits of rows up to a position: a power of two, so that graphs are few."""
-        return power_of_two(num_halves(position + 1))
+    def _reach(self, position: int) -> int:
+        """Tokens of rows up to a position, to a power of two, so that graphs are few."""
+        return max(_LEAST_REACH, power_of_two(position + 1))
 
     def _graph(self, key: Any, launch: Any) -> None:
         """Replay what was captured under `key`, or run it now and capture it for the next time."""

@@ -15,7 +15,7 @@ from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
-from plancc.kernels.gpu.attention import SPLIT
+from plancc.kernels.gpu.attention import max_splits
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.sample import PIECES
 from plancc.kernels.gpu.tilings import power_of_two
@@ -73,7 +73,8 @@ def _shapes(
     heads = max((m.num_heads or 0) * (m.head_dim or 0) for m in mixers)
     qkv = max((m.num_heads or 0) * (m.head_dim or 0) + (m.kv_width() or 0) for m in mixers)
     inner = max(getattr(layer.mlp, "intermediate_size", 0) or 0 for layer in layers)
-    splits = -(-runtime.context // SPLIT)
+    size = dtype.itemsize
+    splits = max(max_splits(runtime.context, m.head_dim or 1, size) for m in mixers)
     squares = -(-hidden // CHUNK)
     shapes: dict[str, tuple[Shape, torch.dtype]] = {
         "incoming": ((rows, hidden), dtype),

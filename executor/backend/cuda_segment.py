@@ -5,7 +5,7 @@ from functools import cached_property
 
 import torch
 
-from plancc.executor.backend.cuda_cache import DeviceCache, LayerCache
+from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_weights import DeviceWeights
@@ -13,7 +13,7 @@ from plancc.ir.instruction import Run
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
-from plancc.kernels.gpu.attention import SPLIT, attention, num_halves
+from plancc.kernels.gpu.attention import attention
 from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
@@ -51,11 +51,11 @@ class Segments:
     scratch: Scratch
     staging: Staging
 
-    def decode(self, run: Run, num_rows: int, halves: int, *, wants_logits: bool) -> None:
+    def decode(self, run: Run, num_rows: int, reach: int, *, wants_logits: bool) -> None:
         """Rows of `incoming`, or of the staged tokens, to `hidden` or `logits`."""
         self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
         for index in range(*run.layers):
-            self._decode_layer(run, index, num_rows, halves)
+            self._decode_layer(run, index, num_rows, reach)
         if run.head and wants_logits:
             self._head(num_rows)
 
@@ -81,9 +81,9 @@ class Segments:
               self._gain(run, run.layers[0]), s.inv_freq, s.factors, s["angles"],
               first_position=first)  # fmt: skip
 
-    def _decode_layer(self, run: Run, index: int, num_rows: int, halves: int) -> None:
+    def _decode_layer(self, run: Run, index: int, num_rows: int, reach: int) -> None:
         self.launch_role("qkv", run, index, num_rows)
-        self._attend(index, num_rows, halves)
+        self._attend(index, num_rows, reach)
         for role in ("o", "gate_up", "down"):
             self.launch_role(role, run, index, num_rows)
 
@@ -111,14 +111,14 @@ class Segments:
             case _:
                 self._head(num_rows)
 
-    def _attend(self, index: int, num_rows: int, halves: int) -> None:
+    def _attend(self, index: int, num_rows: int, reach: int) -> None:
         rows, s, cache = self._rows(index, num_rows), self.scratch, self.cache.layers[index]
         attention(
             rows.qkv, rows.angles, self.staging.positions[:num_rows], self.staging.slots,
             cache.pages, cache.keys, cache.values, rows.attended, s["sums"], s["peaks"],
             page_tokens=self.cache.page_tokens, capacity=cache.capacity,
             window=cache.window, rotary_dim=self._rotary(index),
-            max_splits=-(-self.context // SPLIT), halves=_halves_seen(cache, halves),
+            context=self.context, reach=reach,
         )  # fmt: skip
 
     def _join(
@@ -204,10 +204,3 @@ class Segments:
         rope = s.rope_names.index(name) if name is not None else 0
         return Rows(hidden=s["hidden"][:num_rows], gained=s["gained"][:num_rows],
                     squares=s["squares"][:num_rows], angles=s["angles"][rope], **cut)  # fmt: skip
-
-
-def _halves_seen(cache: LayerCache, halves: int) -> int:
-    """Of those by length, what a window leaves: it may begin and end within a split."""
-    if cache.window is None:
-        return halves
-    return min(halves, num_halves(cache.window) + 3)

@@ -24,9 +24,6 @@ from plancc.kernels.gpu.merge import merge, merge_two
 from plancc.kernels.gpu.rotary import load_rotated
 from plancc.kernels.gpu.tilings import power_of_two
 
-HALF = 128
-SPLIT = 2 * HALF
-
 
 @kernel
 def _with_own(
@@ -129,41 +126,52 @@ def _attention(
         tl.store(at_out, (acc / mass[:, None]).to(out.dtype.element_ty), mask=is_in)
 
 
-def num_halves(context: int) -> int:
-    """Half splits that `context` tokens are cut into."""
-    return -(-context // HALF)
+def half_tokens(head_dim: int, itemsize: int) -> int:
+    """Keys of half a split: what a program holds at a time. Of the model alone."""
+    if itemsize == 4:
+        return 32
+    return 128 if head_dim <= 128 else 64
+
+
+def max_splits(context: int, head_dim: int, itemsize: int) -> int:
+    """Splits of a row of `context` tokens, for the size of scratch."""
+    return -(-context // (2 * half_tokens(head_dim, itemsize)))
 
 
 def attention(
     qkv: torch.Tensor, angles: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor,
     pages: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor,
     sums: torch.Tensor, peaks: torch.Tensor, *, page_tokens: int, capacity: int,
-    window: int | None, rotary_dim: int, max_splits: int, halves: int,
+    window: int | None, rotary_dim: int, context: int, reach: int,
 ) -> None:  # fmt: skip
     """Append each row's K and V, rotated; out [rows, heads x dim] attends to what its slot keeps.
 
     qkv [rows, (heads + 2 kv_heads) x dim]; angles [rows, 2, half] of the layer's rope; positions,
     slots: int32 [rows], position -1 for a row to leave out; pages: int32 [slots, n]; keys, values
-    [pool rows, kv_heads, dim]. halves: the most that a row has.
-    Scratch of float32: sums [rows,
-    kv_heads, max_splits, shared, dim], peaks [rows, kv_heads, max_splits, 2, shared].
+    [pool rows, kv_heads, dim]. No row has more tokens than `reach`; none ever than `context`.
+    Scratch of float32, for max_splits of the context: sums [rows, kv_heads, splits, shared, dim],
+    peaks [rows, kv_heads, splits, 2, shared].
     """
     num_rows, dim, kv_heads = qkv.shape[0], keys.shape[2], keys.shape[1]
     heads = qkv.shape[1] // dim - 2 * kv_heads
     assert dim <= 256, f"head_dim {dim}: expected at most 256"
     assert heads % kv_heads == 0, f"{heads} heads: expected whole {kv_heads}"
     assert heads // kv_heads <= 64, f"{heads // kv_heads} queries a K head: expected at most 64"
-    width, programs = max(16, power_of_two(dim)), -(-halves // 2)
+    half, width = half_tokens(dim, qkv.element_size()), max(16, power_of_two(dim))
+    most = max_splits(context, dim, qkv.element_size())
+    programs = -(-reach // (2 * half))
+    if window is not None:
+        programs = min(programs, (window - 2) // (2 * half) + 2)
+    sizes = {
+        "NUM_HEADS": heads, "HEAD_DIM": dim, "WIDTH": width, "RING": window is not None,
+    }  # fmt: skip
     launch(
         _attention, (kv_heads, num_rows, programs), qkv, angles, positions, slots, pages, keys,
         values, out, sums, peaks, pages.shape[1], capacity, window or 0,
-        math.log2(math.e) / math.sqrt(dim), max_splits, NUM_HEADS=heads, KV_HEADS=kv_heads,
-        HEAD_DIM=dim, ROTARY=rotary_dim, HALF=angles.shape[-1],
-        HEADS=max(16, power_of_two(heads // kv_heads)), WIDTH=width, PAGE=page_tokens,
-        RING=window is not None, HALF_SPLIT=HALF, HALVES=min(halves, 2),
-        IS_PART=programs > 1, warps=8,
+        math.log2(math.e) / math.sqrt(dim), most, **sizes, KV_HEADS=kv_heads, ROTARY=rotary_dim,
+        HALF=angles.shape[-1], HEADS=max(16, power_of_two(heads // kv_heads)), PAGE=page_tokens,
+        HALF_SPLIT=half, HALVES=1 if reach <= half else 2, IS_PART=programs > 1, warps=8,
     )  # fmt: skip
     if programs > 1:
-        launch(merge, (heads, num_rows), positions, sums, peaks, out, window or 0, max_splits,
-               NUM_HEADS=heads, SHARED=heads // kv_heads, HEAD_DIM=dim, WIDTH=width,
-               RING=window is not None, SPLIT=SPLIT, warps=4)  # fmt: skip
+        launch(merge, (heads, num_rows), positions, sums, peaks, out, window or 0, most, **sizes,
+               SHARED=heads // kv_heads, SPLIT=2 * half, warps=4)  # fmt: skip

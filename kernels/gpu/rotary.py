@@ -24,6 +24,6 @@ def load_rotated(
     partner = tl.where(is_low, columns + ROTARY // 2, columns - ROTARY // 2)
     i = tl.where(is_low, columns, columns - ROTARY // 2)
     y = tl.load(at + partner, mask=is_in & is_turned, other=0.0).to(tl.float32)
-    cosine = tl.load(table + i, mask=is_turned, other=1.0)
-    sine = tl.load(table + HALF + i, mask=is_turned, other=0.0)
+    cosine = tl.load(table + i, mask=is_in & is_turned, other=1.0)
+    sine = tl.load(table + HALF + i, mask=is_in & is_turned, other=0.0)
     return x * cosine + y * tl.where(is_low, -sine, sine)

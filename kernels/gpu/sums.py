@@ -25,7 +25,7 @@ def load_block(
     """[rows, columns] of a matrix, zero where a row or a column is past its end."""
     places = at + rows[:, None].to(tl.int64) * stride + columns[None, :]
     if ALL_ROWS and ALL_COLUMNS:
-        block = tl.load(places)
+        block = tl.load(places, eviction_policy="evict_first")  # weights: read once a step
     elif ALL_ROWS:
         block = tl.load(places, mask=columns[None, :] < end, other=0.0)
     elif ALL_COLUMNS:

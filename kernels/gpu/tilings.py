@@ -54,7 +54,7 @@ _FAST = {
     "qkv": Tiling(64, 128, wide=True, warps=4, stages=5, early=8),
     "o": Tiling(64, 128, wide=True, warps=4, stages=7, early=8),
     "gate_up": Tiling(64, 128, wide=True, warps=4, stages=4, early=8),
-    "down": Tiling(64, 128, wide=True, warps=4, stages=6, early=8, pieces=2),
+    "down": Tiling(64, 128, wide=True, warps=4, stages=6, early=24, pieces=2),
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones

@@ -121,6 +121,16 @@ class Bench:
             found.append((time.perf_counter() - start) * 1e6 / NEW_TOKENS)
         return statistics.median(found[1:])
 
+    def host_us(self, context: int) -> float:
+        """Microseconds a step where the host takes the token from the logits, as planrun does."""
+        token, start = 5, 0.0
+        for i in range(NEW_TOKENS + 8):
+            if i == 8:
+                start = time.perf_counter()
+            step = Step("decode", (0,), (context + i,), (token,))
+            token = int(self.rank.run(self.run, step, None)[0].numpy().argmax())
+        return (time.perf_counter() - start) * 1e6 / NEW_TOKENS
+
     def prefill_us(self, tokens: int, chunk: int) -> float:
         def once() -> None:
             for first in range(0, tokens, chunk):
@@ -183,6 +193,9 @@ def main() -> None:
             "tok_s": round(rows * 1e6 / us, 1), "share_of_read_floor": round(floor / us, 3),
         })  # fmt: skip
         print(result["decode"][-1], file=sys.stderr, flush=True)
+    host = bench.host_us(PROMPT_TOKENS)
+    result["host_loop"] = {"step_us": round(host, 1), "tok_s": round(1e6 / host, 1)}
+    print(result["host_loop"], file=sys.stderr, flush=True)
     for tokens, chunk in ((512, 512), (4096, 512), (4096, 4096)):
         if quick:
             break

@@ -10,12 +10,13 @@ import torch
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu import reference
-from plancc.kernels.gpu.attention import SPLIT, attention, num_halves
+from plancc.kernels.gpu.attention import attention, max_splits
 from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.norm import CHUNK
+from plancc.kernels.gpu.prompt_attention import prompt_attention
 from plancc.kernels.gpu.sample import PIECES, pick
 from plancc.kernels.gpu.tilings import Tiling
 
@@ -132,7 +133,7 @@ class Heads:
 
 
 def run_attention(
-    make: Maker, shape: Heads, lengths: list[int], context: int, *, halves: int | None = None,
+    make: Maker, shape: Heads, lengths: list[int], context: int, *, reach: int | None = None,
     order: list[int] | None = None,
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """One decode step: row i is the token after lengths[i] cached ones in slot order[i]."""
@@ -150,14 +151,17 @@ def run_attention(
                             / max(1, shape.rotary // 2))  # fmt: skip
     angle = positions.double()[:, None] * inv_freq
     angles = torch.stack([angle.cos(), angle.sin()], 1).float()
-    shared, most = shape.heads // shape.kv_heads, -(-context // SPLIT)
+    shared, most = (
+        shape.heads // shape.kv_heads,
+        max_splits(context, shape.dim, make.dtype.itemsize),
+    )
     attention(
         qkv, angles, positions, torch.tensor(slots, dtype=torch.int32, device=make.device), pages,
         *planes, out,
         make.poisoned(num_rows, shape.kv_heads, most, shared, shape.dim, dtype=torch.float32),
         make.poisoned(num_rows, shape.kv_heads, most, 2, shared, dtype=torch.float32),
         page_tokens=shape.page, capacity=context, window=shape.window, rotary_dim=shape.rotary,
-        max_splits=most, halves=halves or num_halves(context),
+        context=context, reach=reach or context,
     )  # fmt: skip
     return {
         "out": out, "qkv": qkv, "positions": positions, "pages": pages, "inv_freq": inv_freq,
@@ -179,11 +183,50 @@ def attention_reference(
     return mixed[0]
 
 
-def run_pick(make: Maker, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(token ids, positions after) of greedy sampling, positions from 5, -1 for the last row."""
+def run_pick(
+    make: Maker, logits: torch.Tensor, temperatures: list[float] | None = None, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(token ids, positions after), positions from 5, 6, ... and -1 for the last row."""
     num_rows = len(logits)
-    tokens, positions = make.ints(num_rows), make.ints(num_rows) + 5
+    tokens, positions = make.ints(num_rows), make.ints(num_rows)
+    positions.copy_(torch.arange(5, 5 + num_rows))
     positions[-1] = -1
+    drawn = {}
+    if temperatures:
+        drawn = {
+            "temperatures": torch.tensor(temperatures, device=make.device),
+            "seeds": torch.full((num_rows,), seed, dtype=torch.int64, device=make.device),
+        }
     pick(logits, make.poisoned(num_rows, PIECES, dtype=torch.float32),
-         make.ints(num_rows, PIECES), make.ints(num_rows), tokens, positions)  # fmt: skip
+         make.ints(num_rows, PIECES), make.ints(num_rows), tokens, positions, **drawn)  # fmt: skip
     return tokens, positions
+
+
+def run_prompt_attention(
+    make: Maker, shape: Heads, first: int, num_rows: int, context: int
+) -> dict[str, torch.Tensor]:
+    """A chunk of a prompt whose first tokens are cached; keys and values: rows of all positions."""
+    pages = torch.randperm(-(-context // shape.page), device=make.device).to(torch.int32)
+    planes = [make.normal(len(pages) * shape.page, shape.kv_heads, shape.dim) for _ in range(2)]
+    width = (shape.heads + 2 * shape.kv_heads) * shape.dim
+    qkv, out = make.normal(num_rows, width), make.poisoned(num_rows, shape.heads * shape.dim)
+    positions = torch.arange(first, first + num_rows, device=make.device)
+    inv_freq = 10000.0 ** -(torch.arange(shape.rotary // 2, device=make.device).double()
+                            / max(1, shape.rotary // 2))  # fmt: skip
+    angle = positions.double()[:, None] * inv_freq
+    at = torch.arange(first + num_rows, device=make.device)
+    rows = pages[at // shape.page].long() * shape.page + at % shape.page
+    heads = qkv.view(num_rows, -1, shape.dim)
+    turned = reference.rotate(heads[:, : -shape.kv_heads].double(), positions.double(), inv_freq)
+    ref_keys = torch.cat([planes[0][rows[:first]].double(), turned[:, shape.heads :]])
+    ref_values = torch.cat([planes[1][rows[:first]], heads[:, -shape.kv_heads :]])
+    prompt_attention(
+        qkv, torch.stack([angle.cos(), angle.sin()], 1).float(), pages, *planes, out, first=first,
+        page_tokens=shape.page, capacity=context, window=shape.window, rotary_dim=shape.rotary,
+    )  # fmt: skip
+    mixed = reference.attention(turned[:, : shape.heads], ref_keys, ref_values.double(), positions,
+                                shape.window)  # fmt: skip
+    return {
+        "out": out, "ref": mixed.flatten(1), "keys": planes[0][rows], "ref_keys": ref_keys,
+        "values": planes[1][rows], "ref_values": ref_values,
+    }  # fmt: skip

@@ -1,0 +1,82 @@
+"""The GPU's prompt kernels in Triton's interpreter: small shapes, every branch."""
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
+
+import pytest
+import torch
+from plancc_gpu_cases import DTYPES, EPS, Heads, Maker, error, run_prompt_attention
+
+from plancc.ir.tiles import tile_bounds
+from plancc.kernels.gpu import reference
+from plancc.kernels.gpu.launch import IS_INTERPRETED
+from plancc.kernels.gpu.prompt_attention import prompt_attention
+from plancc.kernels.gpu.prompt_down import prompt_down
+from plancc.kernels.gpu.prompt_linear import prompt_gate_up, prompt_linear
+from plancc.kernels.gpu.prompt_norm import norm
+
+pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
+# The interpreter cuts bfloat16 off where a card rounds: twice the error.
+TOLERANCE = {"bfloat16": 16e-3, "float16": 1e-3, "float32": 2e-6}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_norm_is_rounded_once(dtype: str) -> None:
+    make = Maker(DTYPES[dtype])
+    x, gain, out = make.normal(3, 50), make.normal(50), make.poisoned(3, 50)
+    norm(x, gain, out, eps=EPS)
+    assert error(out, reference.rms_norm(x.double(), gain.double(), EPS)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_have_a_bias_and_join_what_was_there(dtype: str) -> None:
+    make = Maker(DTYPES[dtype])
+    x, w, bias, out = make.normal(5, 70), make.weights(40, 70), make.normal(40), make.normal(5, 40)
+    ref = reference.linear(x.double(), w.double(), bias.double())
+    joined = out.double() + ref
+    prompt_linear(x, w, bias, out, out)
+    assert error(out, joined) < TOLERANCE[dtype]
+    prompt_linear(x, w, bias, None, out.fill_(float("nan")))
+    assert error(out, ref) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gate_and_up_meet_in_silu(dtype: str) -> None:
+    make = Maker(DTYPES[dtype])
+    x, w, out = make.normal(5, 64), make.weights(80, 64), make.poisoned(5, 40)
+    prompt_gate_up(x, w, out)
+    assert error(out, reference.swiglu(x.double(), w.double())) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize(("k", "tiles", "group"), [(128, 4, 1), (66, 3, 2), (40, 1, 1)])
+def test_down_is_the_tree_over_tiles(k: int, tiles: int, group: int) -> None:
+    make, bounds = Maker(torch.float32), tile_bounds(k, group, tiles)
+    x, w, residual = make.normal(3, k), make.weights(40, k), make.normal(3, 40)
+    ref = residual.double() + reference.tile_tree(x.double(), w.double(), bounds)
+    prompt_down(x, w, residual, bounds=bounds, group=group)
+    assert error(residual, ref) < TOLERANCE["float32"]
+
+
+SHAPES = {
+    "grouped": Heads(heads=4, kv_heads=2, dim=16, rotary=16),
+    "window, half rotated": Heads(heads=1, kv_heads=1, dim=24, rotary=8, window=20),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_chunk_is_appended_and_sees_what_came_before(name: str) -> None:
+    shape, first, num_rows = SHAPES[name], 35, 34
+    found = run_prompt_attention(Maker(torch.float32), shape, first, num_rows, 80)
+    assert error(found["out"], found["ref"]) < 2e-6
+    assert error(found["keys"], found["ref_keys"]) < 1e-6
+    assert torch.equal(found["values"], found["ref_values"])
+
+
+def test_heads_that_are_too_wide_are_refused() -> None:
+    make = Maker(torch.float32)
+    with pytest.raises(AssertionError, match="head_dim 288"):
+        prompt_attention(make.normal(1, 3 * 288), make.normal(1, 2, 1), make.ints(1),
+                         make.normal(16, 1, 288), make.normal(16, 1, 288), make.normal(1, 288),
+                         first=0, page_tokens=16, capacity=16, window=None,
+                         rotary_dim=0)  # fmt: skip
