@@ -17,6 +17,8 @@ from plancc.compiler.placement.unit_choice import MIXER_ORDER, UnitShape, UnitSt
 from plancc.compiler.placement.unit_source import UnitSource
 from plancc.compiler.placement.units import Unit, units_of
 
+DOES_NOT_FIT, NOT_SEARCHED = "does not fit", "not searched"
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -46,9 +48,9 @@ class OneStage:
     def row(self, *, several: bool) -> tuple[int, int] | str:
         """(value, devices) of the best, or why there is none."""
         if several:
-            return f"not searched for --objective {self.problem.ask.objective}"
+            return f"{NOT_SEARCHED} for --objective {self.problem.ask.objective}"
         best = min(((value, devices) for devices, value in self.values.items()), default=None)
-        return best or "does not fit"
+        return best or DOES_NOT_FIT
 
     def stages(self, devices: int) -> tuple[PlacedStage, ...]:
         """The preferred of the best on so many devices."""

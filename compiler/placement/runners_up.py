@@ -7,7 +7,7 @@ from plancc.compiler.cost.full_tp_row import full_tp_row
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.group_options import GroupOptions
 from plancc.compiler.placement.objectives import Option, allowed_counts
-from plancc.compiler.placement.one_stage import OneStage
+from plancc.compiler.placement.one_stage import DOES_NOT_FIT, NOT_SEARCHED, OneStage
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.timeless import no_times
 from plancc.compiler.placement.units import allows_groups, allows_pipelines
@@ -104,16 +104,18 @@ def _why_no_groups(problem: Problem) -> str:
     if not allows_groups(problem):
         return "one device" if problem.num_seats == 1 else "a device is asked for repeatedly"
     what = "workload" if problem.ask.workload else f"objective {problem.ask.objective}"
-    return f"not searched for --{what} on {problem.num_seats} devices"
+    return f"{NOT_SEARCHED} for --{what}"
 
 
 def _group_row(field: Field, shape: str, *, several: bool) -> Alternative:
     assert field.groups is not None
     found = field.groups.row(several=several)
     if isinstance(found, str):
-        verdict: Literal["does not fit", "slower"]
-        verdict = "does not fit" if found == "does not fit" else "slower"
-        return Alternative(shape=shape, verdict=verdict, note=None if found == verdict else found)
+        if found == DOES_NOT_FIT:
+            return Alternative(shape=shape, verdict="does not fit")
+        verdict: Literal["not allowed", "slower"]
+        verdict = "not allowed" if found.startswith(NOT_SEARCHED) else "slower"
+        return Alternative(shape=shape, verdict=verdict, note=found)
     value, devices = found
     is_chosen = field.chosen == (devices, True) and value == field.groups.values[devices]
     kind: Verdict = "chosen" if is_chosen else _verdict(field, value, (0, True))

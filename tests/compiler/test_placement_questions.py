@@ -31,7 +31,7 @@ def pair(a: float = 4.0, b: float = 4.0, **fields: object) -> Topology:
         ({"stage_layers": (2, 2, 2)}, r"--stage-layers 2,2,2: 3 stages, found 2 device"),
         ({"stage_layers": (3, 3), "max_devices": 1}, r"2 stages, --max-devices allows 1"),
         ({"context": 131073}, r"--context 131073: toy was made for at most 131072 tokens"),
-        ({"tp": 2}, r"--tp 2: this version places pipelines only"),
+        ({"tp": 2}, r"--tp 2: layer 0 of toy has no MLP to cut"),
         ({"objective": "prefill"}, r"--objective prefill: device A has no tflops for bfloat16"),
         ({"kv_dtype": "float32"}, r"--kv-dtype float32: toy is bfloat16 and gives KV as bytes"),
         ({"devices": ("A", "A"), "stage_layers": (6,)}, r"1 stages, --devices names 2 seats"),

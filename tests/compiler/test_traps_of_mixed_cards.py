@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from plancc_builders import build_device, build_topology, gib
-from plancc_cuts import ledgers_of, placed, refused
+from plancc_cuts import ledgers_of, placed
 from plancc_tp_cases import counts_of, cut_model, forms_of, sound_plan
 
 from plancc.ir.errors import BadInput
@@ -102,7 +102,8 @@ def test_hosts_share_a_layer_only_where_just_they_were_measured_together(
 def test_an_exchange_of_three_hosts_does_not_vouch_for_two() -> None:
     best = placed(model(), on_hosts("BAC"), max_devices=2, **SHORT)
     assert {mixer for mixer, _, _ in forms_of(best)} == {"single"}
-    refused(model(), on_hosts("BAC"), tp=2, **SHORT)
+    with pytest.raises(BadInput, match="no 2 devices may form a group"):
+        placed(model(), on_hosts("BAC"), tp=2, **SHORT)
 
 
 def test_a_card_without_the_dtype_is_in_no_group() -> None:
