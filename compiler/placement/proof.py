@@ -4,12 +4,13 @@ from importlib.metadata import version
 
 from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.cpsat import Bound, Goal, can_prove
-from plancc.compiler.placement.group_options import searches_chains, searches_groups
+from plancc.compiler.placement.group_options import GroupOptions, searches_chains, searches_groups
 from plancc.compiler.placement.objectives import Option
 from plancc.compiler.placement.preference import shape_of
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.prove import prove
 from plancc.compiler.placement.runners_up import Field
+from plancc.compiler.placement.unit_model import Wanted, confirms
 from plancc.compiler.placement.units import MOST_EQUAL_RANKS, MOST_RANKS
 from plancc.ir.plan import Proof
 from plancc.ir.version import VERSION
@@ -17,6 +18,7 @@ from plancc.ir.version import VERSION
 LABELS = "labels under a Lagrangian bound"
 SUBSETS = "subset dynamic program"
 EACH = "every group priced"
+CP_SAT = ("OR-Tools CP-SAT", version("ortools"))
 
 
 def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
@@ -27,17 +29,26 @@ def proof_of(found: Field, best: int, *, prove: bool) -> Proof:
     problem, (devices, has_groups) = found.problem, found.chosen
     if problem.ask.objective == "context":
         return _context_proof(problem)
+    value = found.groups.values[devices] if has_groups and found.groups else (
+        found.pipelines[devices].value)  # fmt: skip
+    if isinstance(found.groups, GroupOptions):
+        confirmed = prove and _confirmed(found.groups, value, best, devices, has_groups)
+        return _proof(problem, *(CP_SAT if confirmed else (LABELS, VERSION)), value, best)
     if has_groups:
-        assert found.groups is not None
-        name = LABELS if searches_chains(problem) else EACH
-        return _proof(problem, name, VERSION, found.groups.values[devices], best)
-    option = found.pipelines[devices]
+        return _proof(problem, EACH, VERSION, value, best)
     by_pipelines = best == min(other.value for other in found.pipelines.values())
     if not prove or not by_pipelines or not can_prove(problem):
-        return _proof(problem, LABELS if found.groups else SUBSETS, VERSION, option.value, best)
-    if found.groups is not None and searches_chains(problem):
-        return _proof(problem, LABELS, VERSION, option.value, best)
-    return _proof_of_pipeline(problem, found.pipelines, option)
+        return _proof(problem, SUBSETS, VERSION, value, best)
+    return _proof_of_pipeline(problem, found.pipelines, found.pipelines[devices])
+
+
+def _confirmed(groups: GroupOptions, value: int, best: int, devices: int, has_groups: bool) -> bool:
+    """CP-SAT comes to the best of all, and to the chosen one with a group at its devices."""
+    if not confirms(groups.searches, best, Wanted()):
+        return False
+    if value == best or not has_groups:
+        return True
+    return confirms(groups.searches, value, Wanted(devices, has_group=True))
 
 
 def _proof_of_pipeline(problem: Problem, found: dict[int, Option], option: Option) -> Proof:
@@ -49,7 +60,7 @@ def _proof_of_pipeline(problem: Problem, found: dict[int, Option], option: Optio
         assert agrees or not bound.is_optimal, f"CP-SAT {bound}, subset DP {other.value}"
     if not all(bound.is_optimal for bound in bounds):
         return _proof(problem, SUBSETS, VERSION, option.value, best.value)
-    return _proof(problem, "OR-Tools CP-SAT", version("ortools"), option.value, best.value)
+    return _proof(problem, *CP_SAT, option.value, best.value)
 
 
 def _bounds(
