@@ -15,7 +15,7 @@ from plancc.kernels.gpu.jit import entry, kernel
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.mlp import silu
 
-GROUP = 8  # row blocks whose programs lie side by side, so that they share columns of w
+GROUP = tl.constexpr(8)  # row blocks whose programs are neighbours: they share columns of w
 
 
 @kernel
@@ -23,10 +23,9 @@ def place(num_rows: tensor, N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.
     """(row block, column block) of this program."""
     columns: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     row_blocks = tl.cdiv(num_rows, BLOCK_M)
-    group = tl.program_id(0) // (8 * columns)
-    height = tl.minimum(row_blocks - group * 8, 8)
-    inside = tl.program_id(0) % (8 * columns)
-    return group * 8 + inside % height, inside // height
+    group, inside = tl.program_id(0) // (GROUP * columns), tl.program_id(0) % (GROUP * columns)
+    height = tl.minimum(row_blocks - group * GROUP, GROUP)
+    return group * GROUP + inside % height, inside // height
 
 
 @kernel
