@@ -33,7 +33,7 @@ ASK_OPTIONS = (
         "--prompt",
         type=int,
         help="Tokens, for prefill time. [the workload's, or min(4096, context)]",
-    ),  # fmt: skip
+    ),
     click.option(
         "--objective",
         type=click.Choice(["latency", "throughput", "prefill", "context"]),
@@ -43,7 +43,7 @@ ASK_OPTIONS = (
         "--workload",
         metavar="prompt=N,output=N[,streams=N]",
         help="Optimise what one such request takes, so many at once.",
-    ),  # fmt: skip
+    ),
     click.option("--kv-dtype", metavar="DTYPE", help="Of the KV cache. [the model's]"),
     click.option("--devices", metavar="A,B", help="Only these, in this order; may repeat."),
     click.option("--max-devices", type=int, help="At most so many devices."),

@@ -20,7 +20,8 @@ def can_solve(model: ModelShape, topology: Topology, ask: Ask) -> bool:
 def is_light(model: ModelShape, topology: Topology, ask: Ask) -> bool:
     """Whether it takes about half a second: pipelines alone, or groups of few devices."""
     problem = build_problem(model, topology, ask)
-    few = problem.num_seats <= LIGHT_SEATS or not searches_groups(problem)
+    is_heavy = searches_groups(problem) or ask.objective == "workload"
+    few = problem.num_seats <= LIGHT_SEATS or not is_heavy
     return few and not by_search(problem)
 
 

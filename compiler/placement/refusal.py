@@ -152,9 +152,14 @@ def _would_fit(model: ModelShape, topology: Topology, ask: Ask, change: dict[str
 
 
 def _largest(problem: Problem) -> dict[str, int | None]:
-    """The largest context at these slots, and the most slots at this context, that would fit."""
-    context = largest(1, problem.context - 1, lambda n: feasible(problem.at_context(n)))
-    slots = largest(1, problem.ask.slots - 1, lambda n: feasible(problem.with_slots(n)))
+    """The largest context at these slots, and the most slots at this context, that would fit.
+
+    A workload's requests need a slot each, and room in it.
+    """
+    work = problem.ask.workload
+    tokens, streams = (work.prompt + work.output, work.streams) if work else (1, 1)
+    context = largest(tokens, problem.context - 1, lambda n: feasible(problem.at_context(n)))
+    slots = largest(streams, problem.ask.slots - 1, lambda n: feasible(problem.with_slots(n)))
     return {"context": context, "slots": slots}
 
 

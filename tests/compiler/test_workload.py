@@ -11,7 +11,7 @@ from plancc_builders import (
     build_model,
     build_topology,
 )
-from plancc_cuts import placed, stages_of
+from plancc_cuts import placed, refused, stages_of
 from plancc_edits import more, put
 from plancc_examples import three_devices, tiny_ask, tiny_manifest, tiny_plan
 from plancc_hand_plans import restamp
@@ -159,7 +159,7 @@ def test_plans_say_what_a_request_takes() -> None:
     assert f"{words}: " in told
     assert "for its prompt, 20 x " in told
     assert "no TP" in told
-    assert "not searched for --workload on 3 devices" in told
+    assert "not searched for --workload" in told
 
 
 def test_sensitivity_prices_and_solves_requests() -> None:
@@ -230,6 +230,20 @@ def test_a_workload_needs_matmul_rates() -> None:
     cards = [build_device("A", 8.0, tflops={"bfloat16": 50}), build_device("B", 8.0)]
     with pytest.raises(BadInput, match=r"--workload: device B has no tflops for bfloat16"):
         placed(toy(2), build_topology(cards), workload=PROMPTS)
+
+
+def test_a_refusal_offers_only_what_the_requests_have_room_in() -> None:
+    """At 3,000 tokens and two slots it fits, at 1,500 and three; no less can be of use."""
+    model = build_model([build_layer(LAYER, kv=100_000)] * 2, hidden_size=64)
+    flags: dict[str, Any] = {"context": 4000, "slots": 3, "prefill_chunk": 16}
+    machine = build_topology([build_device("A", 2 * LAYER + 1_300_000_000, gb_s=500.0,
+                                           tflops={"bfloat16": 50})])  # fmt: skip
+    short, long = Workload(prompt=500, output=500), Workload(prompt=3000, output=500)
+    assert 1000 <= refused(model, machine, workload=short, **flags).report["largest"]["context"]
+    both = refused(model, machine, workload=long, **flags).report["largest"]
+    assert (both["context"], both["slots"]) == (None, 1)
+    many = Workload(prompt=3000, output=500, streams=3)
+    assert refused(model, machine, workload=many, **flags).report["largest"]["slots"] is None
 
 
 def test_a_request_must_go_into_a_slot() -> None:
