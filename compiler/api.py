@@ -83,9 +83,9 @@ def _lengths_agree(manifest: ModelManifest, ask: Ask) -> None:
         raise BadInput(
             f"--context {ask.context}: {manifest.name} goes up to {manifest.max_context}"
         )
-    if ask.prompt > ask.context:
-        raise BadInput(f"--prompt {ask.prompt}: longer than the context, {ask.context}")
     work = ask.workload
     if work is not None and work.prompt + work.output > ask.context:
         raise BadInput(f"--workload {work}: {work.prompt + work.output} tokens are more than the "
                        f"context, {ask.context}")  # fmt: skip
+    if ask.prompt > ask.context:
+        raise BadInput(f"--prompt {ask.prompt}: longer than the context, {ask.context}")
