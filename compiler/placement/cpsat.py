@@ -16,7 +16,7 @@ from plancc.compiler.placement.columns import ColumnSet
 from plancc.compiler.placement.problem import Problem, Table
 from plancc.compiler.placement.times import Times
 
-DETERMINISTIC_LIMIT = 120.0  # of CP-SAT's own clock, so that every machine stops at the same place
+DETERMINISTIC_LIMIT = 60.0  # of CP-SAT's own clock, so that every machine stops at the same place
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def can_prove(problem: Problem) -> bool:
 class ChainModel:
     """Variables and rows; built once, solved once."""
 
-    presolve = True
+    presolve, is_infeasible = True, False  # the latter by the last solve
 
     def __init__(self, columns: ColumnSet, goal: Goal) -> None:
         self.cp = cp_model.CpModel()
@@ -59,14 +59,14 @@ class ChainModel:
         self._add_memory()
         self._add_objective()
 
-    def solve(self) -> tuple[Bound | None, cp_model.CpSolver]:
+    def solve(self, limit: float = DETERMINISTIC_LIMIT) -> tuple[Bound | None, cp_model.CpSolver]:
         """Run to the deterministic limit; None where there is no solution (or none was found)."""
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
+        solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
         solver.parameters.cp_model_presolve = self.presolve
-        solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
+        solver.parameters.max_deterministic_time = limit
         status = solver.solve(self.cp)
+        self.is_infeasible = status == cp_model.INFEASIBLE
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None, solver
         is_optimal, value = status == cp_model.OPTIMAL, round(solver.objective_value)

@@ -14,6 +14,7 @@ from plancc.compiler.placement.units import allows_pipelines
 from plancc.ir.plan import Proof
 
 MOST_DP_SEATS = 10
+MOST_REACH_SEATS = 16  # sets of seats that can be listed where no times are asked about
 
 
 def by_search(problem: Problem) -> bool:
@@ -22,7 +23,7 @@ def by_search(problem: Problem) -> bool:
 
 
 def feasible(problem: Problem) -> bool:
-    if not problem.shares_devices:
+    if not problem.shares_devices and not needs_search(problem, MOST_REACH_SEATS):
         return (allows_pipelines(problem) and fits(problem)) or _groups_fit(problem)
     goal = Goal(1, 0, most_stages=problem.ask.max_devices)
     return least_value(column_set(problem, no_times(problem)), goal) is not None

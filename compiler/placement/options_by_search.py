@@ -2,15 +2,18 @@
 
 from importlib.metadata import version
 
+from plancc.compiler.placement.chain_choice import Shape
 from plancc.compiler.placement.columns import ColumnSet, column_set
-from plancc.compiler.placement.cpsat import Bound, Goal
+from plancc.compiler.placement.cpsat import Bound, Goal, can_prove
 from plancc.compiler.placement.margin import within_margin
+from plancc.compiler.placement.narrowing import narrowed
 from plancc.compiler.placement.objectives import allowed_counts
 from plancc.compiler.placement.placement import Placement
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.proof import space_of
 from plancc.compiler.placement.search import (
     fewest_stages,
+    found_shape,
     least_value,
     preferred_shape,
     with_stages,
@@ -30,7 +33,10 @@ def place_by_search(problem: Problem) -> Placement:
         raise BadInput(_no_workload(problem))
     if problem.ask.objective in ("latency", "context"):
         columns, goal, scale = _latency(problem)
-        best = _bound(columns, goal)
+        found = _found(columns, goal)
+        best = found[1]
+        if not best.is_optimal:
+            return _unfinished(problem, *found)
         count = fewest_stages(columns, goal, within_margin(problem, best.value))
     else:
         columns, goal, scale, best = _best_by_count(problem)
@@ -39,10 +45,39 @@ def place_by_search(problem: Problem) -> Placement:
     shape, chosen = preferred_shape(columns, with_stages(goal, count))
     proof = _proof(problem, best, chosen, scale)
     if proof.status != "optimal" and not problem.ask.accept_gap:
-        raise GapLeft(f"feasible, gap {100 * proof.gap:.2g} %: the proof was not finished; "
-                      f"--accept-gap takes the plan as it is")  # fmt: skip
+        raise _gap_left(proof)
     row = Alternative(shape=f"pipeline of {count} stages", verdict="chosen", value=proof.value)
     return Placement(placed_stages(problem, shape), problem.context, proof, (row,))
+
+
+def _found(columns: ColumnSet, goal: Goal) -> tuple[Shape, Bound]:
+    """A shape with its bound: near the relaxation's where that can be had, else from all columns.
+
+    Raises GapLeft where the limit came before any shape.
+    """
+    problem, found = columns.problem, None
+    if not problem.free_blocks and not problem.shares_devices and can_prove(problem):
+        found = narrowed(columns, goal)
+    found = found or found_shape(columns, goal)
+    if found is None:
+        raise GapLeft("no plan was found within the solver's limit, though one may exist; name "
+                      "fewer devices with --devices")  # fmt: skip
+    return found
+
+
+def _unfinished(problem: Problem, shape: Shape, best: Bound) -> Placement:
+    """The best that was met, where the limit came before the proof: fewer devices are not tried."""
+    proof = _proof(problem, best, best, 1)
+    if not problem.ask.accept_gap:
+        raise _gap_left(proof)
+    row = Alternative(shape=f"pipeline of {len(shape.seats)} stages", verdict="chosen",
+                      value=proof.value)  # fmt: skip
+    return Placement(placed_stages(problem, shape), problem.context, proof, (row,))
+
+
+def _gap_left(proof: Proof) -> GapLeft:
+    return GapLeft(f"feasible, gap {100 * proof.gap:.2g} %: the proof was not finished; "
+                   f"--accept-gap takes the plan as it is")  # fmt: skip
 
 
 def _no_workload(problem: Problem) -> str:
@@ -80,12 +115,6 @@ def _counted(problem: Problem, count: int) -> tuple[ColumnSet, Goal, int]:
         return columns, Goal(0, 1, num_stages=count), beats
     columns = column_set(problem, decode_times(problem, -(-ask.slots // count)))
     return columns, Goal(1, min(ask.slots, count), num_stages=count), 1
-
-
-def _bound(columns: ColumnSet, goal: Goal) -> Bound:
-    bound = least_value(columns, goal)
-    assert bound is not None, "what fits has a value"
-    return bound
 
 
 def _proof(problem: Problem, best: Bound, chosen: Bound, scale: int) -> Proof:

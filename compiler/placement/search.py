@@ -20,6 +20,14 @@ def least_value(columns: ColumnSet, goal: Goal) -> Bound | None:
     return model.solve()[0]
 
 
+def found_shape(columns: ColumnSet, goal: Goal) -> tuple[Shape, Bound] | None:
+    """The best shape met within the limit, with its bound; no preference among equals."""
+    model = ChainModel(columns, goal)
+    model.cp.minimize(model.value)
+    bound, solver = model.solve()
+    return None if bound is None else (shape_in(model, solver), bound)
+
+
 def fewest_stages(columns: ColumnSet, goal: Goal, most: int) -> int:
     """The fewest stages of a shape whose value is at most `most`; there is one."""
     model = ChainModel(columns, goal)
