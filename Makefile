@@ -26,7 +26,7 @@ test: weights
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-gpu: $(STAMP)
 	$(BIN)/pytest -q -m gpu tests/gpu

@@ -1,6 +1,6 @@
 """Place a model: question in, one proven shape out (design.md section 6)."""
 
-from plancc.compiler.placement.decide import by_search, feasible
+from plancc.compiler.placement.decide import MOST_DP_SEATS, by_search, feasible
 from plancc.compiler.placement.group_options import GroupOptions, groups_of
 from plancc.compiler.placement.margin import within_margin
 from plancc.compiler.placement.objectives import Option, options
@@ -17,6 +17,7 @@ from plancc.compiler.placement.runners_up import Field, alternatives
 from plancc.compiler.placement.shapes import placed_stages
 from plancc.compiler.placement.units import allows_pipelines
 from plancc.ir.ask import Ask
+from plancc.ir.errors import BadInput
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
 
@@ -30,11 +31,20 @@ def place(model: ModelShape, topology: Topology, ask: Ask, *, prove: bool = True
     when the proof was not finished and the ask does not accept that.
     """
     problem = build_problem(model, topology, ask)
+    _check_groups_are_searched(problem)
     context = _context(problem)
     if context is None:
         raise does_not_fit(model, topology, ask, problem)
     problem = problem.at_context(context)
     return place_by_search(problem) if by_search(problem) else _place(problem, prove=prove)
+
+
+def _check_groups_are_searched(problem: Problem) -> None:
+    if by_search(problem) and not allows_pipelines(problem):
+        raise BadInput(
+            f"--tp {problem.ask.tp}: groups are not searched over {problem.num_seats} unlike "
+            f"devices; name up to {MOST_DP_SEATS} with --devices"
+        )
 
 
 def _context(problem: Problem) -> int | None:

@@ -120,7 +120,7 @@ class BruteForce:
         )  # fmt: skip
 
 
-def _is_searched(lineup: tuple[Group, ...], ask: Ask) -> bool:
+def is_searched(lineup: tuple[Group, ...], ask: Ask) -> bool:
     """For what is timed by beats a group is tried only where it holds the whole model."""
     has_group = any(len(group.devices) > 1 for group in lineup)
     return not (has_group and len(lineup) > 1 and ask.objective in ("prefill", "throughput"))
@@ -137,7 +137,7 @@ class Search:
 
     def by_kind(self) -> dict[tuple[int, bool], Judged]:
         for lineup in lineups(self.oracle.model, self.oracle.topology, self.ask):
-            if not _is_searched(lineup, self.ask):
+            if not is_searched(lineup, self.ask):
                 continue
             for head in self.oracle.heads(len(lineup)):
                 for homes in product(range(len(lineup)), repeat=len(self.oracle.free)):
