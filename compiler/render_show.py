@@ -9,7 +9,7 @@ from rich.text import Text
 from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells, inks_used
 from plancc.compiler.summary import layer_range, proof_words, value_words
-from plancc.ir.plan import Alternative, Plan, PlanDevice, StageTime
+from plancc.ir.plan import Alternative, Plan, PlanDevice, Stage, StageTime
 from plancc.ir.units import format_bytes, format_ns
 
 _COLUMNS = {"hop_buffers": "hops", "workspace": "work", "overhead": "over"}
@@ -127,13 +127,28 @@ def _stages(plan: Plan) -> Table:
         time = times[index] if index < len(times) else None
         table.add_row(
             str(index),
-            " + ".join(rank.device for rank in stage.ranks),
+            _ranks(stage),
             f"{layer_range(stage.layers)} ({end - first})",
             ", ".join(stage.blocks) or "-",
             format_ns(time.compute_ns) if time else "-",
-            _hop(plan, index, time),
+            "\n".join(filter(None, (_exchanges(time), _hop(plan, index, time)))),
         )
     return table
+
+
+def _ranks(stage: Stage) -> str:
+    """The device; of a group each rank, its tiles, and who has the mixer, a line each."""
+    if len(stage.ranks) == 1:
+        return stage.ranks[0].device
+    tiles = stage.ranks[-1].mlp_tiles[1]
+    lines = [f"{rank.device} {rank.mlp_tiles[1] - rank.mlp_tiles[0]}/{tiles} of MLPs"
+             for rank in stage.ranks]  # fmt: skip
+    whose = stage.ranks[0].device if stage.mixer == "owned" else "each"
+    return "\n".join((*lines, f"mixer and KV: {whose}"))
+
+
+def _exchanges(time: StageTime | None) -> str:
+    return f"exchanges {format_ns(time.exchange_ns)}" if time and time.exchange_ns else ""
 
 
 def _hop(plan: Plan, index: int, time: StageTime | None) -> str:
