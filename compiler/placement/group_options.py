@@ -54,8 +54,10 @@ class GroupOptions:
 
 
 def searches_groups(problem: Problem) -> bool:
-    """A workload is placed over pipelines alone."""
-    return allows_groups(problem) and problem.ask.objective != "workload"
+    """Where some devices may form a group; a workload is placed over pipelines alone."""
+    if not allows_groups(problem) or problem.ask.objective == "workload":
+        return False
+    return any(unit.size > 1 for unit in units_of(problem))
 
 
 def searches_chains(problem: Problem) -> bool:

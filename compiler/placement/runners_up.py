@@ -11,6 +11,7 @@ from plancc.compiler.placement.one_stage import DOES_NOT_FIT, NOT_SEARCHED, OneS
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.timeless import no_times
 from plancc.compiler.placement.units import allows_groups, allows_pipelines
+from plancc.ir.layers import num_tiles
 from plancc.ir.plan import Alternative
 
 Verdict = Literal["chosen", "within margin", "slower"]
@@ -103,8 +104,11 @@ def _why_no_groups(problem: Problem) -> str:
         return f"--tp {problem.ask.tp}"
     if not allows_groups(problem):
         return "one device" if problem.num_seats == 1 else "a device is asked for repeatedly"
-    what = "workload" if problem.ask.workload else f"objective {problem.ask.objective}"
-    return f"{NOT_SEARCHED} for --{what}"
+    if problem.ask.workload:
+        return f"{NOT_SEARCHED} for --workload"
+    if max(map(num_tiles, problem.model.layers), default=0) < 2:
+        return "no layer has an MLP that can be cut in tiles"
+    return "no two devices share a host or a measured exchange"
 
 
 def _group_row(field: Field, shape: str, *, several: bool) -> Alternative:

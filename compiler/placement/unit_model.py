@@ -88,6 +88,7 @@ class _UnitModel:
             here = [flag for unit, flag in zip(self.units, used, strict=True)
                     if unit.mask >> seat & 1]  # fmt: skip
             cp.add_at_most_one(here)
+        self._add_symmetry(cp, used)
         for block in range(len(problem.free_blocks)):
             here = [flag for held, flag in zip(self.columns.blocks.tolist(), used, strict=True)
                     if held >> block & 1]  # fmt: skip
@@ -99,6 +100,18 @@ class _UnitModel:
         if self.wanted.has_group:
             cp.add(sum(flag for unit, flag in zip(self.units, used, strict=True)
                        if unit.size > 1) >= 1)  # fmt: skip
+
+    def _add_symmetry(self, cp: Any, used: list[Any]) -> None:
+        """Equal seats are used in the order of their names."""
+        classes = self.search.problem.seat_classes
+        for seat, number in enumerate(classes):
+            earlier = [other for other in range(seat) if classes[other] == number]
+            if earlier:
+                cp.add(self._uses(earlier[-1], used) >= self._uses(seat, used))
+
+    def _uses(self, seat: int, used: list[Any]) -> Any:
+        pairs = zip(self.units, used, strict=True)
+        return sum(flag for unit, flag in pairs if unit.mask >> seat & 1)
 
     def _hops(self, cp: Any, used: list[Any]) -> Any:
         """One arc out of every stage but the last, one into every stage but the first."""
