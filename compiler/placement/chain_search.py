@@ -15,6 +15,7 @@ import numpy as np
 from plancc.compiler.placement.columns import ColumnSet
 from plancc.compiler.placement.deals import DealTables
 from plancc.compiler.placement.labels import Forward, Kind, Labels
+from plancc.compiler.placement.margin import within_margin
 from plancc.compiler.placement.problem import INF, Problem
 from plancc.compiler.placement.relaxation import Leads, Relaxation
 from plancc.compiler.placement.shares import ShareTimes
@@ -56,17 +57,16 @@ class ModeSearch:
         self.step, self.mode, self.problem, self.source = step, source.mode, step.problem, source
         self.rules = UnitRules(self.problem, step.units, step.hops, step.columns.back(self.mode))
         self.columns = joined(parts, self.rules.lead)
-        self.relaxed, self.bound = self._relaxation(None), -np.inf
+        self.relaxed, self.bound = Relaxation(self.columns, self.rules, self._leads), -np.inf
         self.raise_bound()
 
-    def _relaxation(self, most_devices: int | None) -> Relaxation:
+    @cached_property
+    def _leads(self) -> Leads:
         hop = self.step.columns.times.hop.astype(np.float64)
         np.fill_diagonal(hop, np.inf)
         back = self.step.columns.back(self.mode).astype(np.float64)
         np.fill_diagonal(back, np.inf)
-        leads = Leads(hop, back.min(axis=1))
-        return Relaxation(self.columns, self.step.units, leads, self.problem.num_layers,
-                          most_devices)  # fmt: skip
+        return Leads(hop, back.min(axis=1))
 
     def raise_bound(self) -> None:
         """The bound of all columns as they are known by now; most of them soon do not matter."""
@@ -98,7 +98,7 @@ class ModeSearch:
 
     def _narrowed(self, most: int, most_devices: int | None) -> Relaxation:
         """The columns that may be in a chain worth at most `most`."""
-        relaxed = self._relaxation(most_devices)
+        relaxed = Relaxation(self.columns, self.rules, self._leads, most_devices)
         relaxed.prices = self.relaxed.prices
         relaxed.run(most, DROP_ROUNDS)
         return relaxed
@@ -135,12 +135,11 @@ Values = dict[Kind, int]
 class Least:
     """The best values by kind: of all, and of fewer devices where that is within the margin.
 
-    No chain is worth less than `bound`; none worth at most `reach` was missed.
+    No chain worth at most `reach` was missed.
     """
 
     values: Values
     reach: int
-    bound: int
 
     def by_devices(self, *, has_group: bool) -> dict[int, int]:
         """devices -> the best value, of chains with or without a group."""
@@ -151,19 +150,18 @@ class Least:
         return best
 
 
-def least_chains(searches: list[ModeSearch], known: int | None, margin: float) -> Least:
+def least_chains(searches: list[ModeSearch], known: int | None) -> Least:
     """`known`: a value that is reached anyhow (by a pipeline), if any."""
     values, reach = _least(searches, known)
     if not values and known is None:
-        return Least({}, reach, reach)
+        return Least({}, reach)
     best = min([*values.values(), *([] if known is None else [known])])
-    most = int(best * (1 + margin)) + 1
+    most = within_margin(searches[0].problem, best)
     devices = min((kind[0] for kind, value in values.items() if value == best), default=None)
     if devices is None or devices > 1:
         fewer = _values(searches, most, None if devices is None else devices - 1)
         values = _merged(values, fewer)
-    bound = min(min(search.bound for search in searches), float(best))
-    return Least(values, reach, int(np.ceil(bound)))
+    return Least(values, reach)
 
 
 def _least(searches: list[ModeSearch], known: int | None) -> tuple[Values, int]:

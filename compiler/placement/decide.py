@@ -3,14 +3,13 @@
 from plancc.compiler.placement.columns import column_set
 from plancc.compiler.placement.cpsat import Goal
 from plancc.compiler.placement.group_options import searches_chains, searches_groups
-from plancc.compiler.placement.group_reach import groups_fit
 from plancc.compiler.placement.one_stage import OneStage
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.compiler.placement.problem import Problem
-from plancc.compiler.placement.reach import fits
+from plancc.compiler.placement.reach import chains_fit
 from plancc.compiler.placement.search import least_value, needs_search
 from plancc.compiler.placement.timeless import no_times
-from plancc.compiler.placement.units import allows_pipelines
+from plancc.compiler.placement.units import allows_pipelines, singles, units_of
 from plancc.ir.plan import Proof
 
 MOST_DP_SEATS = 10
@@ -24,15 +23,21 @@ def by_search(problem: Problem) -> bool:
 
 def feasible(problem: Problem) -> bool:
     if not problem.shares_devices and not needs_search(problem, MOST_REACH_SEATS):
-        return (allows_pipelines(problem) and fits(problem)) or _groups_fit(problem)
+        return _pipelines_fit(problem) or _groups_fit(problem)
     goal = Goal(1, 0, most_stages=problem.ask.max_devices)
     return least_value(column_set(problem, no_times(problem)), goal) is not None
+
+
+def _pipelines_fit(problem: Problem) -> bool:
+    return allows_pipelines(problem) and chains_fit(problem, singles(problem))
 
 
 def _groups_fit(problem: Problem) -> bool:
     if not searches_groups(problem):
         return False
-    return groups_fit(problem) if searches_chains(problem) else bool(OneStage(problem).wholes)
+    if searches_chains(problem):
+        return chains_fit(problem, units_of(problem))
+    return bool(OneStage(problem).wholes)
 
 
 def unproven(problem: Problem, stages: tuple[PlacedStage, ...]) -> Placement:

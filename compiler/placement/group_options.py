@@ -18,7 +18,7 @@ from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.shares import ShareTimes
 from plancc.compiler.placement.times import decode_times
 from plancc.compiler.placement.unit_choice import preferred_shape
-from plancc.compiler.placement.units import allows_groups, units_of
+from plancc.compiler.placement.units import may_group, units_of
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class GroupOptions:
 
 def searches_groups(problem: Problem) -> bool:
     """Where some devices may form a group; a workload is placed over pipelines alone."""
-    if not allows_groups(problem) or problem.ask.objective == "workload":
-        return False
-    return any(unit.size > 1 for unit in units_of(problem))
+    return problem.ask.objective != "workload" and may_group(problem)
 
 
 def searches_chains(problem: Problem) -> bool:
@@ -79,5 +77,4 @@ def with_groups(problem: Problem, known: int | None) -> GroupOptions:
     columns = column_set(problem, decode_times(problem, rows=1))
     step = Step(columns, ShareTimes(problem, work), units_of(problem))
     searches = mode_searches(step)
-    margin = 0.0 if problem.ask.objective == "context" else problem.ask.margin
-    return GroupOptions(problem, searches, least_chains(searches, known, margin))
+    return GroupOptions(problem, searches, least_chains(searches, known))

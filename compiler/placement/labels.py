@@ -57,9 +57,9 @@ class Labels:
     """A forward pass over settled columns."""
 
     def __init__(self, columns: UnitColumns, rules: UnitRules, relaxed: Relaxation, most: int,
-                 most_devices: int | None = None, *, width: int | None = None) -> None:  # fmt: skip
+                 most_devices: int | None = None) -> None:  # fmt: skip
         self.columns, self.rules, self.most = columns, rules, most
-        self.most_devices, self.width = most_devices, width
+        self.most_devices = most_devices
         self.num_layers = rules.problem.num_layers
         self.ahead, self.owed = relaxed.ahead(), relaxed.owed()
         self.prices = relaxed.prices.seats + relaxed.prices.device
@@ -76,7 +76,7 @@ class Labels:
         states = States(nothing, nothing - 1, nothing - 1, nothing)
         for layer in range(self.num_layers):
             if layer:
-                states = self._promising(layer, self._arrived(layer, found))
+                states = self._arrived(layer, found)
             if len(states.used):
                 self._extend(layer, states, found)
             found.layers.append(states)
@@ -102,15 +102,6 @@ class Labels:
             offset += len(places)
         self.waiting[layer] = []
         return States(*(array[order][is_new] for array in joined))
-
-    def _promising(self, layer: int, states: States) -> States:
-        """All; or the `width` that the relaxation would complete at the least cost."""
-        if self.width is None or len(states.used) <= self.width:
-            return states
-        paid = states.cost + self.rules.prices_of(states.used, self.prices)
-        total = paid + self.ahead[layer, self.rules.lead[states.unit]]
-        keep = np.sort(np.argsort(total, kind="stable")[: self.width])
-        return States(*(array[keep] for array in states))
 
     def _extend(self, layer: int, states: States, found: Forward) -> None:
         here = np.arange(self.starts[layer], self.starts[layer + 1])

@@ -10,11 +10,6 @@ from plancc.compiler.placement.paths import Limits
 from plancc.compiler.placement.problem import Problem
 
 
-def preferred(found: dict[int, Option], most: int) -> Option:
-    """Fewest stages among those worth at most `most`."""
-    return found[min(count for count, option in found.items() if option.value <= most)]
-
-
 def shape_of(option: Option) -> Shape:
     """The preferred shape of an option: most room on the tightest device, then names, then cuts."""
     ways = [Way(option.columns, option.starts, option.target), *option.others]

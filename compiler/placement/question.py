@@ -1,7 +1,7 @@
 """From an ask to a problem: which seats, in which order; what is named must exist."""
 
 from plancc.compiler.placement.problem import Problem
-from plancc.compiler.placement.units import MOST_EQUAL_RANKS, MOST_RANKS, units_of
+from plancc.compiler.placement.units import MOST_EQUAL_RANKS, MOST_RANKS, may_group
 from plancc.ir.ask import Ask
 from plancc.ir.errors import BadInput
 from plancc.ir.layers import DenseMlp, Layer, num_tiles
@@ -113,7 +113,7 @@ def _why_whole(layer: Layer) -> str:
 def _check_groups(problem: Problem) -> None:
     """--tp N needs devices that may form a group of N."""
     tp = problem.ask.tp
-    if not isinstance(tp, int) or tp == 1 or units_of(problem):
+    if not isinstance(tp, int) or tp == 1 or may_group(problem):
         return
     most = f"{MOST_RANKS}, or {MOST_EQUAL_RANKS} equal ones"
     raise BadInput(

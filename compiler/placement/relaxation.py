@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from plancc.compiler.placement.problem import Table
 from plancc.compiler.placement.unit_columns import UnitColumns
-from plancc.compiler.placement.units import Unit
+from plancc.compiler.placement.unit_rules import UnitRules
 
 Floats = NDArray[np.float64]
 SLACK_NS = 1.0  # more than float64 can err by in a sum of a few ns counts below 2^50
@@ -46,13 +46,11 @@ class Relaxation:
     only the cheapest matters to a shortest path.
     """
 
-    def __init__(self, columns: UnitColumns, units: tuple[Unit, ...], leads: Leads,
-                 num_layers: int, most_devices: int | None = None) -> None:  # fmt: skip
-        self.leads, self.num_layers, self.most_devices = leads, num_layers, most_devices
-        self.num_seats = len(leads.home)
-        self.uses = np.array([[unit.mask >> s & 1 for s in range(self.num_seats)]
-                              for unit in units], np.float64)  # fmt: skip
-        self.unit_lead = np.array([unit.lead for unit in units], np.int64)
+    def __init__(self, columns: UnitColumns, rules: UnitRules, leads: Leads,
+                 most_devices: int | None = None) -> None:  # fmt: skip
+        self.leads, self.most_devices = leads, most_devices
+        self.num_layers, self.num_seats = rules.problem.num_layers, rules.problem.num_seats
+        self.uses, self.unit_lead = rules.uses, rules.lead
         self.prices = Prices(np.zeros(self.num_seats))
         self.bound = -np.inf
         self.hold(columns)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from plancc.compiler.placement.problem import Problem, Table
 from plancc.compiler.placement.unit_columns import Bools
 from plancc.compiler.placement.unit_hops import UnitHops
-from plancc.compiler.placement.units import Unit
+from plancc.compiler.placement.units import Unit, seats_before
 
 GROUPED = 1 << 62
 """The bit of a label's set that says: a TP group is in the chain."""
@@ -26,14 +26,15 @@ class UnitRules:
         self.all_blocks = (1 << len(problem.free_blocks)) - 1
 
     @cached_property
+    def uses(self) -> NDArray[np.float64]:
+        """[units, seats] 1 where a unit has the seat."""
+        seats = np.arange(self.problem.num_seats)
+        return (self.bits[:, None] >> seats[None, :] & 1).astype(np.float64)
+
+    @cached_property
     def _before(self) -> Table:
-        """[units] seats that must be used before: equal ones that come earlier by name."""
-        classes = self.problem.seat_classes
-        rows = []
-        for unit in self.units:
-            earlier = {s for seat in unit.seats for s in range(seat) if classes[s] == classes[seat]}
-            rows.append(sum(1 << s for s in earlier - set(unit.seats)))
-        return np.array(rows, np.int64)
+        """[units] seats that must be used before."""
+        return np.array([seats_before(self.problem, unit) for unit in self.units], np.int64)
 
     @cached_property
     def _lowest(self) -> Table:
@@ -53,18 +54,6 @@ class UnitRules:
         """[labels, columns] ns; 0 into the first stage."""
         hop = self.hop[source[:, None], target[None, :]]
         return np.where(source[:, None] < 0, 0, hop)
-
-    def most_saved(self, number: int, other: int) -> int:
-        """The most ns that hops and ways back can cost more with `other` in the unit's place."""
-        apart = (self.bits & self.bits[number]) == 0
-        if not apart.any():
-            return 0
-        before = int((self.hop[apart, other] - self.hop[apart, number]).max())
-        after = int((self.hop[other, apart] - self.hop[number, apart]).max())
-        leads, one, two = self.lead[apart], self.lead[number], self.lead[other]
-        home = int((self.back[two, leads] - self.back[one, leads]).max())
-        away = int((self.back[leads, two] - self.back[leads, one]).max())
-        return max(before, away, 0) + max(after, home, 0)
 
     def prices_of(self, used: Table, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         total = np.zeros(len(used))

@@ -56,6 +56,18 @@ def allows_pipelines(problem: Problem) -> bool:
     return problem.ask.tp in ("auto", "off", 1)
 
 
+def may_group(problem: Problem) -> bool:
+    """Whether the ask lets any devices form a group, and some may."""
+    return allows_groups(problem) and next(_groups(problem), None) is not None
+
+
+def seats_before(problem: Problem, unit: Unit) -> int:
+    """Seats that must be used before the unit: equal ones that come earlier by name."""
+    classes = problem.seat_classes
+    earlier = {s for seat in unit.seats for s in range(seat) if classes[s] == classes[seat]}
+    return sum(1 << seat for seat in earlier - set(unit.seats))
+
+
 def singles(problem: Problem) -> tuple[Unit, ...]:
     return tuple(Unit((seat,)) for seat in range(problem.num_seats))
 
