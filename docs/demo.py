@@ -68,8 +68,8 @@ def place() -> None:
     run(plancc("compile", model, ".demo/two.topo.yaml", "--devices", "cpu0", *context,
                "-o", ".demo/no.plan.json"), expect=1)  # fmt: skip
     chapter(5, "Where it runs instead", "solved exactly, proven, frozen in a file")
-    for name in ("one", "two"):
-        run(plancc("compile", model, f".demo/{name}.topo.yaml", *context,
+    for name, shape in (("one", ()), ("two", ("--tp", "off"))):  # a pipeline, whatever was measured
+        run(plancc("compile", model, f".demo/{name}.topo.yaml", *context, *shape,
                    "-o", f".demo/{name}.plan.json"))  # fmt: skip
     run(plancc("show", ".demo/two.plan.json"))
     run(plancc("check", ".demo/two.plan.json", "--model", model, "--topo", ".demo/two.topo.yaml"))
