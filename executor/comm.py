@@ -77,6 +77,8 @@ class RowSlots:
 class GlooOutlet:
     """The sending end. `rows`: [slots, rows, hidden_size], or None where steps are sent."""
 
+    leaves_process = True
+
     def __init__(
         self,
         group: Group,

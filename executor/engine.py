@@ -1,8 +1,13 @@
-"""The driver's side of a run: requests become steps, logits become tokens."""
+"""The driver's side of a run: requests become steps, logits become tokens.
+
+Where the driver's device can draw a request's tokens by itself, a step is begun before the token
+that it starts with has come to the host; else the host draws each token from the logits.
+"""
 
 import hashlib
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -10,10 +15,10 @@ import torch
 from plancc.executor.failures import NonFinite
 from plancc.executor.kv_pages import KvPages
 from plancc.executor.ranks import LocalRanks
-from plancc.executor.request import Outcome, Request, Sampled, check_request
+from plancc.executor.request import Finish, Outcome, Request, Sampled, check_request
 from plancc.executor.sampling import Logits, is_finite, sample
 from plancc.executor.seats import steps_in_flight
-from plancc.executor.step import Step
+from plancc.executor.step import Drawn, Step
 from plancc.executor.step_codec import ReportAsk
 from plancc.ir.plan import Plan
 
@@ -34,7 +39,7 @@ class Engine:
             pages=runtime.pages,
             slots=runtime.slots,
         )
-        self._logits: Logits | None = None
+        self._rows: torch.Tensor | None = None
 
     def attach(self, ranks: LocalRanks) -> None:
         """The ranks to drive; `on_logits` of theirs is this engine's."""
@@ -42,9 +47,9 @@ class Engine:
         self._ranks, self._driver = ranks, ranks.driver
 
     def on_logits(self, step: Step, logits: torch.Tensor) -> None:
-        """Keep the row that a step ends with; scratch, read before the next step begins."""
+        """Keep the rows that a step ends with; scratch, used before the next step begins."""
         if step.wants_logits:
-            self._logits = logits[-1].numpy(force=True)
+            self._rows = logits
 
     def generate(self, request: Request) -> Iterator[Sampled | Outcome]:
         """Tokens as they are drawn, then the outcome. Closing it early gives the slot back.
@@ -68,28 +73,54 @@ class Engine:
             pass
 
     def _answer(self, request: Request, slot: int) -> Iterator[Sampled | Outcome]:
-        start = time.monotonic_ns()
+        clock = [time.monotonic_ns()]
         self._prefill(request.prompt_ids, slot)
-        num_tokens, decode_ns = len(request.prompt_ids), []
-        sampled = self._sample(request, num_tokens)
-        prefill_ns = time.monotonic_ns() - start
-        yield sampled
-        count = 1
-        while not (finish := _finish(request, sampled, count, num_tokens, self._context)):
-            start = time.monotonic_ns()
-            self._decode(slot, num_tokens, sampled.token)
-            num_tokens += 1
-            sampled = self._sample(request, num_tokens)
-            decode_ns.append(time.monotonic_ns() - start)
+        count, finish = 0, None
+        for sampled in self._tokens(request, slot):
+            clock.append(time.monotonic_ns())
             count += 1
+            finish = self._finish(request, sampled, count)
             yield sampled
+            if finish:
+                break
+        assert finish is not None, "there are tokens until one ends the answer"
+        prefill_ns, *decode_ns = (end - begin for begin, end in pairwise(clock))
         yield Outcome(
-            finish="stop" if finish == "stop" else "length",
+            finish=finish,
             slot=slot,
-            num_tokens=num_tokens,
+            num_tokens=len(request.prompt_ids) + count - 1,
             prefill_ns=prefill_ns,
             decode_ns=tuple(decode_ns),
         )
+
+    def _tokens(self, request: Request, slot: int) -> Iterator[Sampled]:
+        """Without end: whoever asks knows when to stop."""
+        position = len(request.prompt_ids)
+        drawn = self._draw() if _may_be_ahead(request) else None
+        while drawn is None:
+            sampled = self._sample(request, position)
+            yield sampled
+            self._decode(slot, position, (sampled.token,), None, request)
+            position += 1
+        while True:
+            last, following = drawn, None
+            if self._goes_on(request, position):
+                self._decode(slot, position, (), last, request)
+                following = self._draw()
+            yield _sampled(request, last, position)
+            assert following is not None
+            drawn, position = following, position + 1
+
+    def _goes_on(self, request: Request, position: int) -> bool:
+        """Whether a token may follow that of the position."""
+        count = position + 1 - len(request.prompt_ids)
+        return count < request.max_tokens and position + 1 < self._context
+
+    def _finish(self, request: Request, last: Sampled, count: int) -> Finish | None:
+        """Why the answer ends here, if it does: a stop token, enough tokens, or a full context."""
+        if last.is_stop:
+            return "stop"
+        return None if self._goes_on(request, last.position) else "length"
 
     def _prefill(self, prompt_ids: tuple[int, ...], slot: int) -> None:
         """Chunks, as many under way as there are stages; logits of the last row only."""
@@ -108,10 +139,18 @@ class Engine:
             )
         self._drain()
 
-    def _decode(self, slot: int, position: int, token: int) -> None:
+    def _decode(
+        self, slot: int, position: int, tokens: tuple[int, ...], fed: Drawn | None, request: Request
+    ) -> None:  # fmt: skip
         pages = self._pages.grow(slot, position + 1)
-        self._submit(Step("decode", (slot,), (position,), (token,), pages))
+        self._ranks.decode(Step("decode", (slot,), (position,), tokens, pages, fed=fed,
+                                is_timed=request.wants_times))  # fmt: skip
         self._drain()
+
+    def _draw(self) -> Drawn | None:
+        """Have the driver's device draw from the row that was just computed."""
+        assert self._rows is not None, "the last chunk and every decode step want logits"
+        return self._driver.model.draw(self._rows)
 
     def _submit(self, step: Step) -> None:
         self._fly(at_most=self._in_flight - 1)
@@ -129,8 +168,7 @@ class Engine:
 
     def _sample(self, request: Request, position: int) -> Sampled:
         """Draw the token for `position` from the row that was just computed."""
-        logits, self._logits = self._logits, None
-        assert logits is not None, "the last chunk and every decode step want logits"
+        logits = self._logits()
         if not is_finite(logits):
             raise NonFinite(position)
         digest = hashlib.sha256(logits.tobytes()) if request.wants_digests else None
@@ -149,11 +187,23 @@ class Engine:
             logits_sha256=digest.hexdigest() if digest else None,
         )
 
+    def _logits(self) -> Logits:
+        """The row that was just computed, on the host."""
+        assert self._rows is not None, "the last chunk and every decode step want logits"
+        found: Logits = self._driver.model.read(self._rows)[-1].numpy()
+        self._rows = None
+        return found
 
-def _finish(
-    request: Request, last: Sampled, count: int, num_tokens: int, context: int
-) -> str | None:
-    """Why the answer ends here, if it does: a stop token, enough tokens, or a full context."""
-    if last.is_stop:
-        return "stop"
-    return "length" if count == request.max_tokens or num_tokens + 1 == context else None
+
+def _may_be_ahead(request: Request) -> bool:
+    """Whether nothing of the request needs logits on the host."""
+    needs = request.wants_digests or request.logits_file or request.forced_ids
+    return request.temperature == 0 and not needs
+
+
+def _sampled(request: Request, drawn: Drawn, position: int) -> Sampled:
+    """Waits for the token. Raises NonFinite."""
+    (token,) = drawn.ids()
+    if token < 0:
+        raise NonFinite(position)
+    return Sampled(token=token, position=position, is_stop=token in request.stop_ids)

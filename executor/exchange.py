@@ -23,6 +23,7 @@ class DirectOutlet:
     """Rows leave from where they lie; the sender leaves them alone until it has an answer."""
 
     buffer_bytes = 0
+    leaves_process = True
 
     def __init__(self, workers: Workers, peer: int, link: int) -> None:
         self._workers, self._peer, self._link = workers, peer, link

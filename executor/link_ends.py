@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 
+from plancc.executor.backend.api import Link
 from plancc.executor.comm import GlooInlet, GlooOutlet, Group, RowSlots, WatchedInlet
 from plancc.executor.exchange import DirectOutlet, Exchanger
 from plancc.executor.links import Inlet, LocalLink, Outlet
@@ -13,12 +15,19 @@ from plancc.executor.step_codec import body_words_of
 from plancc.ir.plan import Plan, PlanLink
 from plancc.ir.sizes import step_rows
 
+if TYPE_CHECKING:
+    from plancc.executor.opening import OpenSeat
+
 
 class LinkEnds:
     """`mine` are the ranks of this process; `group` is None where no link leaves it."""
 
     def __init__(
-        self, plan: Plan, mine: set[int], group: Group | None, news: threading.Event
+        self,
+        plan: Plan,
+        mine: Mapping[int, "OpenSeat"],
+        group: Group | None,
+        news: threading.Event,
     ) -> None:
         self._plan, self._mine, self._group, self._news = plan, mine, group, news
         self._seats = seats_of(plan)
@@ -27,10 +36,28 @@ class LinkEnds:
         self._max_rows = step_rows(plan.runtime.slots, plan.runtime.prefill_chunk)
         self._row_slots: dict[tuple[int, int], RowSlots] = {}
         self._local = {
-            index: LocalLink(self._rows(link), self._slots(link))
+            index: self._local_link(link)
             for index, link in enumerate(plan.links)
-            if {link.from_, link.to} <= mine
+            if {link.from_, link.to} <= mine.keys()
         }
+
+    @property
+    def row_links(self) -> tuple[Link, ...]:
+        """Links of rows within this process."""
+        return tuple(link for index, link in self._local.items()
+                     if self._plan.links[index].payload != "step")  # fmt: skip
+
+    def _local_link(self, link: PlanLink) -> Link:
+        """Rows go as the kind of device does it; news of steps are handed on as they are."""
+        if link.payload == "step":
+            return LocalLink(None, self._slots(link))
+        source, target = self._mine[link.from_], self._mine[link.to]
+        shape, dtype = self._rows_of(link)
+        return source.backend.link(
+            source.model, target.model, shape=shape, dtype=dtype,
+            is_staged=link.transport == "staged",
+            in_place=link.payload == "partial" or self._is_inside(link),
+        )  # fmt: skip
 
     def inlets(self, rank: int) -> Mapping[int, Inlet]:
         """By link; those of partial rows are the exchanger's."""
@@ -91,6 +118,10 @@ class LinkEnds:
         """Zeros, so that the pages are there before the first step."""
         if link.payload == "step":
             return None
+        shape, dtype = self._rows_of(link)
+        return torch.zeros(shape, dtype=dtype)
+
+    def _rows_of(self, link: PlanLink) -> tuple[tuple[int, ...], torch.dtype]:
         hidden = self._plan.model.hidden_size
         shape: tuple[int, ...] = (link.slots, self._max_rows, hidden)
         dtype = getattr(torch, self._plan.runtime.dtype)
@@ -98,7 +129,7 @@ class LinkEnds:
             dtype = torch.float32
             roots = link.bytes_per_row // (hidden * dtype.itemsize)
             shape = (link.slots, self._max_rows, roots, hidden)
-        return torch.zeros(shape, dtype=dtype)
+        return shape, dtype
 
     def _slots(self, link: PlanLink) -> int:
         """Steps are a few bytes: one for each that may be under way."""

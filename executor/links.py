@@ -16,6 +16,7 @@ from plancc.executor.step_codec import Message
 
 class Outlet(Protocol):
     buffer_bytes: int  # of rows; steps are not counted
+    leaves_process: bool  # rows go from memory of the host
 
     def can_send(self) -> bool:
         """False while every slot is taken; only a link within a process says so."""
@@ -48,7 +49,9 @@ class Inlet(Protocol):
 
 
 class LocalLink:
-    """Both ends of a link between two ranks of this process."""
+    """Both ends of a link between two ranks of this process, whose rows lie in its memory."""
+
+    leaves_process = False
 
     def __init__(self, buffers: torch.Tensor | None, num_slots: int) -> None:
         """buffers: [slots, rows, hidden_size] on the receiver's device; None for messages."""
@@ -62,6 +65,9 @@ class LocalLink:
 
     def can_send(self) -> bool:
         return self._sent - self._freed < self._slots
+
+    def forget(self) -> None:
+        """Nothing is kept of what was received."""
 
     def send_rows(self, rows: torch.Tensor) -> None:
         assert self._views is not None

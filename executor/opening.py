@@ -4,14 +4,14 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plancc.executor.backend.api import RankModel
+from plancc.executor.backend.api import Backend, RankModel, Recorder
 from plancc.executor.backends import BACKENDS, backend_of
 from plancc.executor.comm import Group
 from plancc.executor.link_ends import LinkEnds
 from plancc.executor.pulse import Pulse
 from plancc.executor.rank import OnLogits, OnReport, Rank
 from plancc.executor.ranks import LocalRanks
-from plancc.executor.seats import Seat, worker_named
+from plancc.executor.seats import Seat, seats_of, worker_named
 from plancc.ir.plan import Plan
 from plancc.ir.sizes import kv_bytes_per_token_of
 
@@ -22,25 +22,30 @@ class OpenSeat:
 
     seat: Seat
     model: RankModel
+    backend: Backend
 
 
 def open_models(
     plan: Plan, seats: tuple[Seat, ...], backends: Mapping[str, str] = BACKENDS
 ) -> tuple[OpenSeat, ...]:
     """Allocate weights, KV and scratch of each seat, in rank order."""
-    return tuple(OpenSeat(seat, _open(plan, seat, backends)) for seat in seats)
+    kinds = {seat.kind: backend_of(seat.kind, backends) for seat in seats}
+    return tuple(
+        OpenSeat(seat, _open(plan, seat, kinds[seat.kind]), kinds[seat.kind]) for seat in seats
+    )
 
 
-def _open(plan: Plan, seat: Seat, backends: Mapping[str, str]) -> RankModel:
+def _open(plan: Plan, seat: Seat, backend: Backend) -> RankModel:
     """A backend that has no groups serves plans without them."""
     group = {"group": seat.group} if seat.group else {}
-    return backend_of(seat.kind, backends).open(
+    return backend.open(
         model=plan.model,
         runtime=plan.runtime,
         layers=seat.layers,
         blocks=seat.blocks,
         tiles=seat.tiles,
         threads=worker_named(plan, seat.worker).threads or 1,
+        uuid=plan.device(seat.device).uuid,
         **group,
     )
 
@@ -56,7 +61,7 @@ def link_up(
 ) -> LocalRanks:
     """The ranks of this process with their links; `group` is None where no link leaves it."""
     news = threading.Event()
-    ends = LinkEnds(plan, {item.seat.rank for item in opened}, group, news)
+    ends = LinkEnds(plan, {item.seat.rank: item for item in opened}, group, news)
     steps = frozenset(i for i, link in enumerate(plan.links) if link.payload == "step")
     ranks = [
         Rank(
@@ -73,7 +78,14 @@ def link_up(
         )
         for item in opened
     ]
-    return LocalRanks(ranks, pulse, news)
+    return LocalRanks(ranks, pulse, news, _recorder(plan, opened, ends))
+
+
+def _recorder(plan: Plan, opened: tuple[OpenSeat, ...], ends: LinkEnds) -> Recorder | None:
+    """Where all ranks are here, on devices of one kind."""
+    if len(opened) < len(seats_of(plan)) or len({item.seat.kind for item in opened}) > 1:
+        return None
+    return opened[0].backend.recorder([item.model for item in opened], ends.row_links)
 
 
 def _kv_layers(plan: Plan, seat: Seat) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ A program is one step. The driver may have several steps under way: a younger on
 behind an older one, so every instruction is executed in the order of the steps.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,33 +14,20 @@ import torch
 
 from plancc.executor.backend.api import GroupModel, RankModel
 from plancc.executor.exchange import Exchanger
-from plancc.executor.links import Inlet, LocalLink, Outlet
+from plancc.executor.flight import Flight
+from plancc.executor.links import Inlet, Outlet
 from plancc.executor.program_points import first_recvs, runs_before_exchange
 from plancc.executor.pulse import Pulse
 from plancc.executor.rank_times import RankTimes
 from plancc.executor.request import RankReport
 from plancc.executor.seats import Seat
+from plancc.executor.stamps import Stamp
 from plancc.executor.step import Step
 from plancc.executor.step_codec import ReportAsk
 from plancc.ir.instruction import Exchange, Free, Instruction, Recv, Run, Sample, Send
 
 OnLogits = Callable[[Step, torch.Tensor], None]
 OnReport = Callable[[RankReport], None]
-
-
-@dataclass
-class _Flight:
-    """A step under way: the next instruction, and the rows that this rank holds of it."""
-
-    step: Step | None
-    at: int = 0
-    rows: torch.Tensor | None = None
-    run_ns: int = 0
-    exchange_ns: int = 0
-
-    @property
-    def is_decode(self) -> bool:
-        return self.step is not None and self.step.phase == "decode"
 
 
 @dataclass
@@ -59,7 +45,8 @@ class Rank:
     on_report: OnReport
     exchanger: Exchanger | None = None  # of a rank in a TP group
     waits_for: Inlet | None = None
-    _flights: deque[_Flight] = field(default_factory=deque)
+    sampled: torch.Tensor | None = None  # the logits of the last step, at the driver
+    _flights: deque[Flight] = field(default_factory=deque)
     times: RankTimes = field(default_factory=RankTimes)
     _output: torch.Tensor | None = None
 
@@ -70,12 +57,12 @@ class Rank:
     def submit(self, step: Step) -> None:
         """Begin a step; at the driver only, which needs no news of it."""
         self._begin(step)
-        self._flights.append(_Flight(step))
+        self._flights.append(Flight(step))
 
     def advance(self) -> bool:
         """Do what can be done without waiting; whether anything was."""
         if not self._flights and not self.seat.is_driver:
-            self._flights.append(_Flight(None))
+            self._flights.append(Flight(None))
         self.waits_for = None
         has_moved, limit = False, len(self.seat.program.instructions)
         for flight in list(self._flights):
@@ -93,7 +80,7 @@ class Rank:
         """Bytes held, by ledger column; both ends of a link within this process are one buffer."""
         inlets = sum(inlet.buffer_bytes for inlet in self.inlets.values())
         outlets = sum(outlet.buffer_bytes for outlet in self.outlets.values()
-                      if not isinstance(outlet, LocalLink))  # fmt: skip
+                      if outlet.leaves_process)  # fmt: skip
         held = self.model.allocated_bytes()
         exchanged = held.get("hop_buffers", 0)
         exchanged += self.exchanger.buffer_bytes if self.exchanger else 0
@@ -108,14 +95,18 @@ class Rank:
         self.on_report(
             RankReport(
                 rank=self.seat.rank,
-                is_finite=self._output is None or bool(torch.isfinite(self._output).all()),
-                run_ns=tuple(self.times.run_ns),
-                exchange_ns=tuple(self.times.exchange_ns),
-                sent={link: tuple(stamps) for link, stamps in self.times.sent.items()},
-                received={link: tuple(stamps) for link, stamps in self.times.received.items()},
+                is_finite=self._is_finite(),
+                run_ns=self.times.run_ns,
+                exchange_ns=self.times.exchange_ns,
+                sent=self.times.sent_ns,
+                received=self.times.received_ns,
                 kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
             )
         )
+
+    def _is_finite(self) -> bool:
+        """Whether the output of the last segment was."""
+        return self._output is None or bool(torch.isfinite(self.model.read(self._output)).all())
 
     @cached_property
     def _first_recv(self) -> dict[int, int]:
@@ -131,14 +122,14 @@ class Rank:
             self.model.admit(step.slots[0])
             self.times.clear()
 
-    def _fly(self, flight: _Flight, limit: int) -> bool:
+    def _fly(self, flight: Flight, limit: int) -> bool:
         start, instructions = flight.at, self.seat.program.instructions
         while flight.at < limit and self._execute(flight, instructions[flight.at]):
             flight.at += 1
             self.pulse.progress += 1
         return flight.at > start
 
-    def _execute(self, flight: _Flight, item: Instruction) -> bool:
+    def _execute(self, flight: Flight, item: Instruction) -> bool:
         """False if it cannot be done now."""
         match item:
             case Recv(link=link):
@@ -152,6 +143,7 @@ class Rank:
             case Sample():
                 assert flight.step is not None
                 assert flight.rows is not None
+                self.sampled = flight.rows
                 self.on_logits(flight.step, flight.rows)
             case Exchange(layer=layer):
                 return self._exchange(flight, layer)
@@ -159,7 +151,7 @@ class Rank:
                 assert_never(item)
         return True
 
-    def _recv(self, flight: _Flight, link: int) -> bool:
+    def _recv(self, flight: Flight, link: int) -> bool:
         inlet = self.inlets[link]
         if link in self.step_links:
             return self._recv_step(flight, link, inlet)
@@ -170,10 +162,10 @@ class Rank:
             return False
         flight.rows = inlet.take_rows()
         if flight.is_decode:
-            self.times.mark_received((link,))
+            self.times.mark_received((link,), self._now(flight))
         return True
 
-    def _recv_step(self, flight: _Flight, link: int, inlet: Inlet) -> bool:
+    def _recv_step(self, flight: Flight, link: int, inlet: Inlet) -> bool:
         inlet.expect(0)
         while inlet.has_arrived():
             message = inlet.take_message()
@@ -181,61 +173,67 @@ class Rank:
                 self._begin(message)
                 flight.step = message
                 if flight.is_decode:
-                    self.times.mark_received((link,))
+                    self.times.mark_received((link,), self._now(flight))
                 return True
             self.report(message)
             inlet.expect(0)
         self.waits_for = self.waits_for or inlet
         return False
 
-    def _run(self, flight: _Flight, item: Run) -> None:
+    def _now(self, flight: Flight) -> Stamp | None:
+        """None where a stamp would cost time that nobody asked to know."""
         assert flight.step is not None
-        start = time.monotonic_ns()
+        is_wanted = self.model.stamps_are_free or flight.step.is_timed
+        return self.model.now() if is_wanted else None
+
+    def _run(self, flight: Flight, item: Run) -> None:
+        assert flight.step is not None
+        start = self._now(flight)
         exchanger = self.exchanger
         if exchanger and flight.at in self._before_exchange:
             exchanger.expect(flight.step.num_rows)
+        self.model.begin(flight.step)
         flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
         if exchanger:
             exchanger.release()
-        flight.run_ns += time.monotonic_ns() - start
+        flight.add_run(start, self._now(flight))
 
-    def _exchange(self, flight: _Flight, layer: int) -> bool:
+    def _exchange(self, flight: Flight, layer: int) -> bool:
         exchanger = self.exchanger
         assert exchanger is not None
         assert flight.rows is not None
         if not exchanger.is_open:
-            flight.exchange_ns -= time.monotonic_ns()
+            flight.exchange_from = self._now(flight)
             if flight.is_decode:
-                self.times.mark_sent(exchanger.outlets)
+                self.times.mark_sent(exchanger.outlets, flight.exchange_from)
         is_done, late = exchanger.go_on(flight.rows)
         if not is_done:
             self.waits_for = late or self.waits_for  # its group is at work on this very step
             return False
-        flight.exchange_ns += time.monotonic_ns()
-        if flight.is_decode:
-            self.times.mark_received(exchanger.inlets)
         parts = exchanger.parts(flight.rows)
+        end = self._now(flight)
+        flight.add_exchange(end)
+        if flight.is_decode:
+            self.times.mark_received(exchanger.inlets, end)
         flight.rows = None
         if exchanger.group.holds_rows:
             flight.rows = cast(GroupModel, self.model).take(layer, parts)
         return True
 
-    def _send(self, flight: _Flight, link: int) -> bool:
+    def _send(self, flight: Flight, link: int) -> bool:
         assert flight.step is not None
         outlet = self.outlets[link]
         if not outlet.can_send():
             return False
         if flight.is_decode:
-            self.times.mark_sent((link,))
+            self.times.mark_sent((link,), self._now(flight))
         if link in self.step_links:
             outlet.send_message(flight.step)
             return True
         assert flight.rows is not None
-        outlet.send_rows(flight.rows)
+        outlet.send_rows(self.model.read(flight.rows) if outlet.leaves_process else flight.rows)
         return True
 
-    def _land(self, flight: _Flight) -> None:
+    def _land(self, flight: Flight) -> None:
         if flight.is_decode:
-            self.times.run_ns.append(flight.run_ns)
-            if self.exchanger:
-                self.times.exchange_ns.append(flight.exchange_ns)
+            self.times.add(flight.runs, flight.exchanges)

@@ -1,39 +1,74 @@
-"""What a rank measures of its decode steps: clocks of its links, and what each step took."""
+"""What a rank measures of its decode steps: stamps of its links, and what each step took."""
 
-import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from plancc.executor.stamps import Span, Stamp, length_ns, ns_of
 
 _KEPT = 2048  # of the last ones
 
 
-def _recent() -> deque[int]:
+def _recent() -> deque[Any]:
     return deque(maxlen=_KEPT)
 
 
 @dataclass
 class RankTimes:
-    """`run_ns` and `exchange_ns` have one entry a decode step; the stamps one a transfer."""
+    """`runs` and `exchanges` have one entry a decode step; the stamps one a transfer.
 
-    run_ns: deque[int] = field(default_factory=_recent)
-    exchange_ns: deque[int] = field(default_factory=_recent)
-    sent: dict[int, deque[int]] = field(default_factory=dict)
-    received: dict[int, deque[int]] = field(default_factory=dict)
+    Nothing is read from a stamp before it is asked for: a device may still be at it.
+    """
+
+    runs: deque[tuple[Span, ...]] = field(default_factory=_recent)
+    exchanges: deque[tuple[Span, ...]] = field(default_factory=_recent)
+    sent: dict[int, deque[Stamp]] = field(default_factory=dict)
+    received: dict[int, deque[Stamp]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Begin anew, as at the start of a measurement."""
-        for times in (self.run_ns, self.exchange_ns, self.sent, self.received):
+        for times in (self.runs, self.exchanges, self.sent, self.received):
             times.clear()
 
-    def mark_sent(self, links: Iterable[int]) -> None:
-        self._mark(self.sent, links)
+    def add(self, runs: Sequence[Span], exchanges: Sequence[Span]) -> None:
+        """Of one decode step."""
+        if runs:
+            self.runs.append(tuple(runs))
+        if exchanges:
+            self.exchanges.append(tuple(exchanges))
 
-    def mark_received(self, links: Iterable[int]) -> None:
-        self._mark(self.received, links)
+    def mark_sent(self, links: Iterable[int], now: Stamp | None) -> None:
+        self._mark(self.sent, links, now)
 
-    def _mark(self, stamps: dict[int, deque[int]], links: Iterable[int]) -> None:
-        now = time.monotonic_ns()
+    def mark_received(self, links: Iterable[int], now: Stamp | None) -> None:
+        self._mark(self.received, links, now)
+
+    @property
+    def run_ns(self) -> tuple[int, ...]:
+        """Of its segments, a step."""
+        return tuple(length_ns(spans) for spans in self.runs)
+
+    @property
+    def exchange_ns(self) -> tuple[int, ...]:
+        """From its own partial rows to those of all, a step."""
+        return tuple(length_ns(spans) for spans in self.exchanges)
+
+    @property
+    def sent_ns(self) -> dict[int, tuple[int, ...]]:
+        """By link, as each send began."""
+        return {link: tuple(map(ns_of, stamps)) for link, stamps in self.sent.items()}
+
+    @property
+    def received_ns(self) -> dict[int, tuple[int, ...]]:
+        """By link, as each receipt ended."""
+        return {link: tuple(map(ns_of, stamps)) for link, stamps in self.received.items()}
+
+    def _mark(
+        self, stamps: dict[int, deque[Stamp]], links: Iterable[int], now: Stamp | None
+    ) -> None:
+        if now is None:
+            return
         for link in links:
             if link not in stamps:
                 stamps[link] = _recent()

@@ -3,18 +3,31 @@
 import threading
 from collections.abc import Sequence
 
+import torch
+
+from plancc.executor.backend.api import Recorder
 from plancc.executor.comm import is_watched
 from plancc.executor.pulse import Pulse
 from plancc.executor.rank import Rank
+from plancc.executor.step import Step
 
 
 class LocalRanks:
-    """`news` is set by the inlets of a process that serves several ranks of a run of several."""
+    """`news` is set by the inlets of a process that serves several ranks of a run of several.
 
-    def __init__(self, ranks: Sequence[Rank], pulse: Pulse, news: threading.Event) -> None:
+    `recorder`, where the devices have one and all ranks are here, launches decode steps as one.
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence[Rank],
+        pulse: Pulse,
+        news: threading.Event,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.ranks = tuple(ranks)
         self.driver = next((rank for rank in self.ranks if rank.seat.is_driver), None)
-        self._pulse, self._news = pulse, news
+        self._pulse, self._news, self._recorder = pulse, news, recorder
 
     def allocated_bytes(self) -> dict[str, dict[str, int]]:
         """By device and ledger column; seats of one device add up."""
@@ -24,6 +37,18 @@ class LocalRanks:
             for column, size in rank.allocated_bytes().items():
                 row[column] = row.get(column, 0) + size
         return total
+
+    def decode(self, step: Step) -> None:
+        """Begin a decode step at the driver; alone, as nothing else is under way."""
+        assert self.driver is not None
+        if self._recorder is None or step.is_timed:
+            self.driver.submit(step)
+            self.advance()
+            return
+        for rank in self.ranks:
+            rank.model.begin(step)
+        self.driver.on_logits(step, self._recorder.run(step, lambda: self._launch(step)))
+        self._pulse.progress += 1
 
     def advance(self) -> bool:
         """Let every rank do what it can; whether any did something."""
@@ -39,3 +64,14 @@ class LocalRanks:
                 self._news.wait()
             else:
                 waited[0].wait()
+
+    def _launch(self, step: Step) -> torch.Tensor:
+        """A whole step, on every rank, to its logits; the devices may still be at it."""
+        assert self.driver is not None
+        self.driver.submit(step)
+        while self.driver.num_flights:
+            assert self.advance(), "all ranks are here, so one of them can move"
+        while self.advance():
+            pass  # frees and the like, behind the driver's last instruction
+        assert self.driver.sampled is not None
+        return self.driver.sampled

@@ -25,6 +25,7 @@ class Request(Frozen):
     seed: int = 0
     wants_digests: bool = False  # sha256 of each step's logits: costs time
     forced_ids: tuple[Id, ...] = ()  # "drawn" in this order, whatever the logits say
+    wants_times: bool = False  # stamps of every part of a decode step, even where they cost time
     logits_file: str | None = None  # where the driver appends each row of logits, float32
 
     @model_validator(mode="after")

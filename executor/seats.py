@@ -87,6 +87,6 @@ def steps_in_flight(plan: Plan) -> int:
 def refuse_what_cannot_run(plan: Plan) -> None:
     """Raises BadInput for a sound plan that asks for more than this executor has."""
     for index, link in enumerate(plan.links):
-        if link.transport not in ("local", "gloo"):
-            raise BadInput(f"links[{index}].transport: this planrun carries rows by local and "
-                           f"gloo, found {link.transport}")  # fmt: skip
+        if link.transport == "nccl":
+            raise BadInput(f"links[{index}].transport: between processes this planrun carries rows "
+                           f"by gloo, found {link.transport}: compile with --workers host")  # fmt: skip

@@ -4,6 +4,7 @@ Header, int64 words:
 
     0 kind (0 prompt, 1 decode, 2 report)   1 rows   2 wants logits   3 pages   4 slot
     5 first position   6 first token id   7, 8, 9 the first page   10 words of the body
+    11 is timed
 
 A decode step of one row that touches at most one new page is the header alone: one message a
 token. Else the body holds token ids, then slots and positions where they are one a row (decode),
@@ -41,7 +42,7 @@ def encode(message: Message) -> tuple[list[int], list[int]]:
     if isinstance(message, ReportAsk):
         header = [_REPORT, 0, int(message.wants_kv), 0, message.slot, message.num_tokens]
         return header + [0] * (HEADER_WORDS - len(header)), []
-    pages = message.pages
+    pages, ids = message.pages, message.ids()
     first_page = pages[0] if pages else (0, 0, 0)
     body = [] if message.num_rows == 1 and len(pages) <= 1 else _body(message)
     header = [
@@ -51,10 +52,10 @@ def encode(message: Message) -> tuple[list[int], list[int]]:
         len(pages),
         message.slots[0],
         message.positions[0],
-        message.token_ids[0],
+        ids[0],
         *first_page,
         len(body),
-        0,
+        int(message.is_timed),
     ]
     return header, body
 
@@ -86,9 +87,10 @@ def decode(header: Sequence[int], body: Sequence[int]) -> Message:
         token_ids=tokens,
         pages=tuple((flat[at], flat[at + 1], flat[at + 2]) for at in range(0, len(flat), 3)),
         wants_logits=bool(wants),
+        is_timed=bool(header[11]),
     )
 
 
 def _body(step: Step) -> list[int]:
     per_row = [*step.slots, *step.positions] if step.phase == "decode" else []
-    return [*step.token_ids, *per_row, *(word for page in step.pages for word in page)]
+    return [*step.ids(), *per_row, *(word for page in step.pages for word in page)]

@@ -1,12 +1,18 @@
-"""What the executor needs of a kind of device. One module here implements it for each kind."""
+"""What the executor needs of a kind of device. One module here implements it for each kind.
 
-from collections.abc import Sequence
+A device works through what it was given in order, and may still be at it when a call returns: the
+host waits only in `read`, `wait`, `Drawn.ids` and a stamp's `ns`.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from plancc.executor.group import Group
-from plancc.executor.step import Step
+from plancc.executor.links import Inlet, Outlet
+from plancc.executor.stamps import Stamp
+from plancc.executor.step import Drawn, Step
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
@@ -15,6 +21,8 @@ from plancc.ir.tensors import TensorPiece
 
 class RankModel(Protocol):
     """Weights, KV and scratch of one rank, allocated once when opened; no step allocates more."""
+
+    stamps_are_free: bool  # else they are taken where a step is timed
 
     def pieces(self) -> tuple[TensorPiece, ...]:
         """What must be written before the first step, in load order."""
@@ -25,13 +33,30 @@ class RankModel(Protocol):
         Fused matrices (q, k and v; gate and up) are views into one buffer.
         """
 
+    def begin(self, step: Step) -> None:
+        """Take a step's tokens, positions and pages, before its first segment. A second call for
+        the same step does nothing."""
+
     def run(self, run: Run, step: Step, hidden: torch.Tensor | None) -> torch.Tensor:
-        """Run one segment.
+        """Run one segment of the step begun last.
 
         hidden: [rows, hidden_size] from Recv or from this rank's last segment, None where the
         segment embeds. Returns rows of the same shape; or fp32 logits [1 or rows, vocab_size]
         where the segment has the head and the step wants them ([0, vocab_size] where not).
         """
+
+    def read(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows that `run` returned, on the host; good until the next `run` or `read`."""
+
+    def draw(self, logits: torch.Tensor) -> Drawn | None:
+        """The largest logit of each row that `run` returned, as the tokens of a next step; None
+        where the device does not draw, and the host has to."""
+
+    def now(self) -> Stamp:
+        """When all that was begun so far is done."""
+
+    def wait(self) -> None:
+        """Return when all that was begun is done."""
 
     def admit(self, slot: int) -> None:
         """Forget all state of a slot before its first chunk."""
@@ -61,6 +86,23 @@ class GroupModel(RankModel, Protocol):
         """
 
 
+class Link(Inlet, Outlet, Protocol):
+    """Both ends of a link within a process."""
+
+    def forget(self) -> None:
+        """Everything that was sent has been received, and done with."""
+
+
+class Recorder(Protocol):
+    """Decode steps of all ranks of a process, launched as one."""
+
+    def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Logits of a decode step that every rank has begun: what `launch` returns.
+
+        Where a former step had as many rows and reached as far, its launches are repeated instead.
+        """
+
+
 class Backend(Protocol):
     def open(
         self,
@@ -71,9 +113,30 @@ class Backend(Protocol):
         blocks: tuple[str, ...],
         tiles: tuple[int, int],
         threads: int,
+        uuid: str | None = None,
         group: Group | None = None,
     ) -> RankModel:
-        """Allocate a rank of the plan on this backend's device; a GroupModel where it has a group.
+        """Allocate a rank of the plan on a device of this kind; a GroupModel where it has a group.
 
-        `group` is not passed for a rank that is a stage by itself.
+        `uuid` says which device. `group` is not passed for a rank that is a stage by itself.
         """
+
+    def link(
+        self,
+        source: RankModel,
+        target: RankModel,
+        *,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        is_staged: bool,
+        in_place: bool,
+    ) -> Link:
+        """A link of rows between two ranks of this process.
+
+        shape: [slots, rows, ...]. is_staged: through memory of the host, for devices that cannot
+        reach each other's. in_place: the sender leaves rows alone until it has an answer, so they
+        need not be copied where the target can read them.
+        """
+
+    def recorder(self, models: Sequence[RankModel], links: Sequence[Link]) -> Recorder | None:
+        """For a process that has all ranks of a plan; None where nothing is won by one."""

@@ -18,6 +18,7 @@ from plancc.executor.backend.cpu_memory import total_bytes
 from plancc.executor.backend.cpu_records import SEGMENT_OFFSET, TELL_SEGMENT, Records
 from plancc.executor.backend.cpu_scratch import allocate_scratch
 from plancc.executor.backend.cpu_weights import CpuWeights, allocate_weights
+from plancc.executor.backend.host import HostLinks, HostRank
 from plancc.executor.group import Group
 from plancc.executor.step import Phase, Step
 from plancc.ir.buffers import PROMPT_BLOCK_ROWS, rope_width
@@ -31,7 +32,7 @@ from plancc.kernels.stages import max_stages, segment_runner
 from plancc.kernels.team import Team
 
 
-class CpuBackend:
+class CpuBackend(HostLinks):
     """Ranks whose weights, KV and scratch lie in this process's memory."""
 
     def open(
@@ -43,6 +44,7 @@ class CpuBackend:
         blocks: tuple[str, ...],
         tiles: tuple[int, int],
         threads: int,
+        uuid: str | None = None,
         group: Group | None = None,
     ) -> "CpuRank":
         """Allocate a rank and compile its kernels. Raises BadInput for what they do not serve."""
@@ -66,7 +68,7 @@ class _Told:
     lists: Lists
 
 
-class CpuRank:
+class CpuRank(HostRank):
     """RankModel on this host, and GroupModel where it has a group.
 
     Rows that `run` returns are valid until the next `run`, partial rows until that after it.

@@ -12,6 +12,7 @@ import time
 
 import torch
 
+from plancc.executor.backend.host import HostLinks, HostRank
 from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.layers import Layer
@@ -21,7 +22,7 @@ from plancc.ir.sizes import kv_pool_rows, kv_rows_per_slot
 from plancc.ir.tensors import TensorPiece, rank_pieces
 
 
-class FakeBackend:
+class FakeBackend(HostLinks):
     def open(
         self,
         *,
@@ -31,12 +32,13 @@ class FakeBackend:
         blocks: tuple[str, ...],
         tiles: tuple[int, int],
         threads: int,
+        uuid: str | None = None,
     ) -> "FakeModel":
         torch.set_num_threads(threads)
         return FakeModel(model, runtime, layers, blocks)
 
 
-class FakeModel:
+class FakeModel(HostRank):
     """One stage of a llama; RoPE is left out, which no test of the executor can see."""
 
     def __init__(
