@@ -1,4 +1,4 @@
-"""From a device's kind to the module that runs it: the one place that tells kinds apart."""
+"""From a device's kind to the modules that know it: the one place that tells kinds apart."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -9,6 +9,7 @@ from plancc.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from plancc.executor.backend.api import Backend
+    from plancc.executor.machine import KindHost
 
 BACKENDS: Mapping[str, str] = MappingProxyType(
     {
@@ -18,11 +19,29 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
 )
 """kind -> module:class. A test may hand in another table."""
 
+_IN_HOST_MEMORY = "plancc.executor.backend.cpu_host:InHostMemory"
+HOSTS: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": _IN_HOST_MEMORY,
+        "cuda": "plancc.executor.backend.cuda_host:CudaHost",
+    }
+)
+"""kind -> what this machine has of it; these modules import no torch."""
+
 
 def backend_of(kind: str, table: Mapping[str, str] = BACKENDS) -> "Backend":
     """The backend for devices of a kind. Raises BadInput for a kind that none here runs."""
     if kind not in table:
         raise BadInput(f"no backend here runs devices of kind {kind!r}; there is one for "
                        f"{', '.join(sorted(table))}")  # fmt: skip
-    module, name = table[kind].split(":")
-    return cast("Backend", getattr(import_module(module), name)())
+    return cast("Backend", _made(table[kind]))
+
+
+def host_of(kind: str, table: Mapping[str, str] = HOSTS) -> "KindHost":
+    """What this machine has of a kind; one that the table does not name is in its memory."""
+    return cast("KindHost", _made(table.get(kind, _IN_HOST_MEMORY)))
+
+
+def _made(where: str) -> object:
+    module, name = where.split(":")
+    return getattr(import_module(module), name)()

@@ -1,10 +1,48 @@
-"""This machine, as a plan's host: memory that is free, cores, addresses. No torch."""
+"""This machine, as a plan's host: memory that is free, cores, addresses, devices. No torch."""
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from plancc.ir.plan import PlanDevice
 
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A device with memory of its own; `number` is its place in the driver's list."""
+
+    number: int
+    uuid: str
+    model: str
+    total_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is wrong with a plan's devices of one kind, and what was found of the others."""
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class KindHost(Protocol):
+    """What this machine has of one kind of device, found without opening any."""
+
+    def look(self, devices: Sequence["PlanDevice"], environment: Mapping[str, str]) -> Look:
+        """Can a process of this environment have these devices of a plan, each with its ledger?"""
+
+    def host_bytes(self, device: "PlanDevice") -> int:
+        """What of the device's ledger lies in the host's memory."""
+
+    def free_bytes(self, uuid: str | None) -> int | None:
+        """Free on the device now; None where no device tells."""
 
 
 def available_bytes() -> int:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plancc.executor.backends import BACKENDS
-from plancc.executor.machine import available_bytes, has_address, num_cores
+from plancc.executor.backends import BACKENDS, HOSTS, host_of
+from plancc.executor.machine import Look, available_bytes, has_address, num_cores
 from plancc.executor.seats import refuse_what_cannot_run
 from plancc.executor.weights import (
     Weights,
@@ -21,6 +21,7 @@ from plancc.executor.weights import (
 from plancc.ir.errors import BadInput, Stale
 from plancc.ir.legality import plan_problems
 from plancc.ir.plan import Plan, read_plan
+from plancc.ir.sizes import step_rows
 from plancc.ir.units import format_bytes
 
 _NO_INDEX = (
@@ -37,15 +38,17 @@ class Machine:
     num_cores: Callable[[], int] = num_cores
     has_address: Callable[[str], bool] = has_address
     backends: Mapping[str, str] = field(default_factory=lambda: BACKENDS)
+    hosts: Mapping[str, str] = field(default_factory=lambda: HOSTS)
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A plan that may run here."""
+    """A plan that may run here; `notes` say which of this machine's devices are the plan's."""
 
     plan: Plan
     weights: Weights
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def preflight(
@@ -62,7 +65,12 @@ def preflight(
     if contradictions := plan_problems(plan):  # nothing else of such a plan means anything
         raise Stale((*problems, *contradictions))
     refuse_what_cannot_run(plan)
-    problems += [*_host_problems(plan, machine), *_device_problems(plan, machine)]
+    looks = _looks(plan, machine, environment)
+    problems += [*_host_problems(plan, machine), *_kind_problems(plan, machine)]
+    problems += [
+        *_memory_problems(plan, machine),
+        *(row for look in looks for row in look.problems),
+    ]
     unread: list[str] = []
     weights = None
     try:
@@ -78,7 +86,8 @@ def preflight(
     if problems:
         raise Stale((*problems, *unread))
     assert weights is not None
-    return Passed(plan, weights, (*_warnings(plan, machine), *weights.warnings))
+    notes = tuple(note for look in looks for note in look.notes)
+    return Passed(plan, weights, (*_warnings(plan, machine), *weights.warnings), notes)
 
 
 def _digest_problems(plan: Plan) -> list[str]:
@@ -103,25 +112,52 @@ def _host_problems(plan: Plan, machine: Machine) -> list[str]:
     ]
 
 
-def _device_problems(plan: Plan, machine: Machine) -> list[str]:
-    """Kinds that none here runs, and memory: host memory is one, however many devices share it."""
-    problems = [
+def _kind_problems(plan: Plan, machine: Machine) -> list[str]:
+    return [
         f"device {device.name}: the plan wants kind {device.kind}, found a backend for "
         f"{', '.join(sorted(machine.backends))} only"
         for device in plan.devices
         if device.kind not in machine.backends
     ]
-    for host in plan.runtime.hosts:
-        devices = [device for device in plan.devices if device.host == host.name]
-        needed = sum(device.ledger.total for device in devices if device.kind in machine.backends)
-        found = machine.available_bytes()
-        if found < needed:
-            names = ", ".join(device.name for device in devices)
-            problems.append(
-                f"host {host.name}: the plan fills {format_bytes(needed)} on {names}, free are "
-                f"{format_bytes(found)}: {format_bytes(needed - found)} short"
-            )
-    return problems
+
+
+def _looks(plan: Plan, machine: Machine, environment: Mapping[str, str]) -> list[Look]:
+    """What each kind says of the plan's devices of it, in the plan's order of kinds."""
+    kinds = dict.fromkeys(device.kind for device in plan.devices)
+    return [
+        host_of(kind, machine.hosts).look(
+            [device for device in plan.devices if device.kind == kind], environment
+        )
+        for kind in kinds
+        if kind in machine.backends
+    ]
+
+
+def _memory_problems(plan: Plan, machine: Machine) -> list[str]:
+    """Host memory is one, however many devices share it and links go through it."""
+    filled = {
+        device.name: host_of(device.kind, machine.hosts).host_bytes(device)
+        for device in plan.devices
+        if device.kind in machine.backends
+    } | {"links through it": _staged_bytes(plan)}
+    needed, found = sum(filled.values()), machine.available_bytes()
+    if found >= needed:
+        return []
+    names, hosts = (
+        ", ".join(name for name, size in filled.items() if size),
+        ", ".join(host.name for host in plan.runtime.hosts),
+    )
+    return [
+        f"host {hosts}: the plan fills {format_bytes(needed)} on {names}, free are "
+        f"{format_bytes(found)}: {format_bytes(needed - found)} short"
+    ]
+
+
+def _staged_bytes(plan: Plan) -> int:
+    """Slots in the host's memory that rows pass between devices that cannot reach each other."""
+    rows = step_rows(plan.runtime.slots, plan.runtime.prefill_chunk)
+    return sum(link.slots * rows * link.bytes_per_row
+               for link in plan.links if link.transport == "staged")  # fmt: skip
 
 
 def _weight_problems(plan: Plan, weights: Weights) -> list[str]:

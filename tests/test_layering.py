@@ -19,8 +19,8 @@ ALLOWED = {
 LIBRARIES = {
     "compiler": {"click", "gguf", "networkx", "numpy", "ortools", "pydantic", "pydantic_core",
                  "rich", "safetensors", "tokenizers", "yaml"},
-    "executor": {"click", "jinja2", "numpy", "psutil", "pydantic", "rich", "safetensors",
-                 "tokenizers", "torch", "yaml"},
+    "executor": {"click", "jinja2", "numpy", "psutil", "pydantic", "pynvml", "rich",
+                 "safetensors", "tokenizers", "torch", "yaml"},
     "ir": {"click", "numpy", "pydantic", "yaml"},
     "kernels": {"llvmlite", "numba", "numpy", "torch", "triton"},
 }  # fmt: skip
