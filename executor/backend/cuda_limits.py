@@ -3,35 +3,57 @@
 from functools import partial
 
 from plancc.executor.backend.layer_limits import attention_problems, check_layers, dense_problems
+from plancc.executor.group import Group
 from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
-from plancc.ir.tiles import Span
+from plancc.ir.tiles import MAX_TILES, Span
+from plancc.kernels.gpu.roots import MAX_RANKS
 
 MAX_SLOTS, MAX_HEAD_DIM, MAX_QUERIES = 64, 256, 64
 
 
-def check_runnable(model: ModelShape, runtime: Runtime, layers: Span, tiles: Span) -> None:
-    """Raise BadInput naming every field of the rank's layers that no kernel here serves."""
+def check_runnable(
+    model: ModelShape, runtime: Runtime, layers: Span, tiles: Span, group: Group | None = None
+) -> None:
+    """Raise BadInput naming every field of the rank's layers that no kernel here serves.
+
+    tiles: what the rank has of each MLP; all of them where it has no group.
+    """
     more = []
     if model.geometry is not None and model.geometry.mlp_bias:
         more.append("geometry.mlp_bias: expected false, found true")
     if runtime.slots > MAX_SLOTS:
         more.append(f"slots {runtime.slots}: expected at most {MAX_SLOTS}")
-    check_layers(model, layers, "cuda", partial(_problems, tiles), tuple(more))
+    more += _group_problems(group) if group else []
+    whole = group.shares[-1] if group else tiles
+    check_layers(model, layers, "cuda", partial(_problems, tiles, whole[1]), tuple(more))
 
 
-def _problems(tiles: Span, layer: Layer) -> list[str]:
+def _problems(tiles: Span, whole: int, layer: Layer) -> list[str]:
     found = attention_problems(layer, most_queries=MAX_QUERIES, most_head_dim=MAX_HEAD_DIM)
-    return found + (dense_problems(layer) or _share_problems(tiles, layer))
+    return found + (dense_problems(layer) or _share_problems(tiles, whole, layer))
 
 
-def _share_problems(tiles: Span, layer: Layer) -> list[str]:
+def _share_problems(tiles: Span, whole: int, layer: Layer) -> list[str]:
     mlp = layer.mlp
     assert isinstance(mlp, DenseMlp)
     if mlp.kind != "swiglu" or mlp.fused is not None:
         return [f"mlp: expected swiglu with gate and up apart, found {mlp.kind}"]
-    if tiles != (0, mlp.num_tiles):
-        return [f"tiles {tiles}: a share of an MLP cannot run here yet, expected all "
-                f"{mlp.num_tiles}"]  # fmt: skip
+    if mlp.num_tiles > MAX_TILES:
+        return [f"mlp.tiles {mlp.num_tiles}: expected at most {MAX_TILES}"]
+    if whole != mlp.num_tiles or not tiles[0] < tiles[1]:
+        return [f"tiles {tiles} of {whole}: expected some of {mlp.num_tiles}"]
     return []
+
+
+def _group_problems(group: Group) -> list[str]:
+    """An owner's decode rows are normed by two numbers, of which a hop has room for one: the rows
+    times the gain, and a float32 factor that the reader applies after its product."""
+    found = []
+    if group.mixer == "owned":
+        found.append("a group that shares its owner's mixer: expected replicated mixers; compile "
+                     "with other devices, or with --tp off")  # fmt: skip
+    if len(group.shares) > MAX_RANKS:
+        found.append(f"a group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
+    return found

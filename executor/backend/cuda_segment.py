@@ -6,11 +6,12 @@ from functools import cached_property
 import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
+from plancc.executor.backend.cuda_exchange import CudaExchange
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_weights import DeviceWeights
 from plancc.ir.instruction import Run
-from plancc.ir.layers import DenseMlp
+from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu.attention import attention
@@ -42,7 +43,11 @@ class Rows:
 
 @dataclass
 class Segments:
-    """Launches segments of one rank; computes nothing itself."""
+    """Launches segments of one rank; computes nothing itself.
+
+    In a TP group a segment with a layer ends with the layer's partial rows, in the exchange's slot,
+    and one that follows an exchange begins with the sum of everybody's.
+    """
 
     model: ModelShape
     context: int
@@ -50,10 +55,16 @@ class Segments:
     cache: DeviceCache
     scratch: Scratch
     staging: Staging
+    exchange: CudaExchange | None = None
 
     def decode(self, run: Run, num_rows: int, reach: int, *, wants_logits: bool) -> None:
         """Rows of `incoming`, or of the staged tokens, to `hidden` or `logits`."""
-        self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
+        if self.exchange and self.exchange.is_pending:
+            rows = self._rows(run.layers[0], num_rows)
+            gain = self._gain(run, run.layers[0])
+            self.exchange.add(rows.hidden, rows.gained, rows.squares, gain)
+        else:
+            self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
         for index in range(*run.layers):
             self._decode_layer(run, index, num_rows, reach)
         if run.head and wants_logits:
@@ -61,7 +72,11 @@ class Segments:
 
     def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
         """As decode, for rows of one slot from position `first` on; logits of the last row."""
-        self._enter(run, num_rows, None, first)
+        if self.exchange and self.exchange.is_pending:
+            rows = self._rows(run.layers[0], num_rows)
+            self.exchange.add(rows.hidden, None, None, None)
+        else:
+            self._enter(run, num_rows, None, first)
         for index in range(*run.layers):
             self._prompt_layer(index, num_rows, slot, first)
         if run.head and wants_logits:
@@ -106,6 +121,12 @@ class Segments:
             case "down":
                 bounds, group = self._tiles(index)
                 how = tiling(role, width, num_rows, bounds[1])
+                if self.exchange:
+                    self.exchange.decode(
+                        rows.activated, w["down"], how, bounds, group,
+                        halves=self.scratch["partials"], counters=self.scratch["counters"],
+                    )  # fmt: skip
+                    return
                 self._join(rows, rows.activated, w["down"], None, self._gain(run, index + 1), how,
                            bounds, group)  # fmt: skip
             case _:
@@ -142,7 +163,10 @@ class Segments:
         norm(rows.hidden, w["mlp_norm"], rows.gained, eps=self._eps)
         prompt_gate_up(rows.gained, w["gate_up"], rows.activated)
         bounds, group = self._tiles(index)
-        prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
+        if self.exchange:
+            self.exchange.prompt(rows.activated, w["down"], bounds, group)
+        else:
+            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
 
     def _head(self, num_rows: int) -> None:
         buffers, s = self.weights.buffers, self.scratch
@@ -183,6 +207,17 @@ class Segments:
         assert mlp.intermediate_size is not None
         return tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles), mlp.group
 
+    def _columns(self, layer: Layer) -> int:
+        """Of the MLP, as far as it lies here."""
+        mlp = layer.mlp
+        if not isinstance(mlp, DenseMlp) or mlp.intermediate_size is None:
+            return 0
+        if self.exchange is None:
+            return mlp.intermediate_size
+        first, end = self.exchange.share
+        bounds = tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles)
+        return bounds[end] - bounds[first]
+
     def _rotary(self, index: int) -> int:
         name, mixer = self._rope_name(index), self.model.layers[index].mixer
         if name is None:
@@ -198,7 +233,7 @@ class Segments:
         layer, s = self.model.layers[min(index, len(self.model.layers) - 1)], self.scratch
         queries = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
         widths = {"qkv": queries + (layer.mixer.kv_width() or 0), "attended": queries,
-                  "activated": getattr(layer.mlp, "intermediate_size", 0) or 0}  # fmt: skip
+                  "activated": self._columns(layer)}  # fmt: skip
         cut = {name: s[name][: num_rows * n].view(num_rows, n) for name, n in widths.items()}
         name = self._rope_name(min(index, len(self.model.layers) - 1))
         rope = s.rope_names.index(name) if name is not None else 0

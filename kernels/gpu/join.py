@@ -20,15 +20,14 @@ from plancc.kernels.gpu.tree import sum_over_tiles
 
 
 @kernel
-def _add_halves(
-    acc: tensor, partials: tensor, counters: tensor, rows: tensor, num_rows: tensor,
-    columns: tensor,
+def add_halves(
+    partials: tensor, counters: tensor, rows: tensor, num_rows: tensor, columns: tensor,
     N: tl.constexpr,
 ) -> Any:  # fmt: skip
-    """(is this program the last, left + right of both)."""
+    """(is this program the last of two, left + right): each has stored its half of a sum in
+    partials [2, num_rows, N]."""
     at = rows[:, None] * N + columns[None, :]
     is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
-    tl.store(partials + tl.program_id(1) * num_rows * N + at, acc, mask=is_in)
     tl.debug_barrier()
     counter = counters + tl.program_id(0)
     is_last = tl.atomic_add(counter, 1, sem="acq_rel") == 1
@@ -60,7 +59,9 @@ def _join(
     acc = sum_over_tiles(x, w, num_rows, columns, first, end, N, K, TILES, GROUP, LEVELS, BLOCKS,
                          ROWS, BLOCK_N, BLOCK_K, WIDE, EARLY, OVERLAP)  # fmt: skip
     if PIECES == 2:
-        is_last, acc = _add_halves(acc, partials, counters, rows, num_rows, columns, N)
+        at = rows[:, None] * N + columns[None, :]
+        tl.store(partials + tl.program_id(1) * num_rows * N + at, acc, mask=is_in)
+        is_last, acc = add_halves(partials, counters, rows, num_rows, columns, N)
         num_rows = tl.where(is_last, num_rows, 0)
     if bias is not None:
         acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]

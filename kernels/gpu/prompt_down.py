@@ -52,17 +52,24 @@ def prompt_down(
 ) -> None:
     """residual [rows, N] += x [rows, K] times w [N, K], rounded once; bounds as in join.join."""
     (n, k), tiles = w.shape, len(bounds) - 1
-    widest = max(end - first for first, end in pairwise(bounds))
-    is_wide = x.element_size() == 4
+    sizes = down_sizes(x.element_size(), bounds, group)
+    programs = -(-x.shape[0] // sizes["BLOCK_M"]) * -(-n // sizes["BLOCK_N"])
+    launch(
+        _down, (programs,), x, w, residual, x.shape[0], N=n, K=k, TILES=tiles, GROUP=group,
+        LEVELS=max(1, (tiles - 1).bit_length()), **sizes,
+    )  # fmt: skip
+
+
+def down_sizes(itemsize: int, bounds: tuple[int, ...], group: int) -> dict[str, Any]:
+    """How the product is cut, by the tiles of the whole MLP: BLOCK_K is the step of every sum, in a
+    share of them too."""
+    tiles, widest = len(bounds) - 1, max(end - first for first, end in pairwise(bounds))
+    is_wide = itemsize == 4
     block_m, block_n, most = (32, 32, 32) if is_wide else (128, 64, 128)
     block_k = min(most, max(32, widest & -widest))
     is_even = all((end - first) % block_k == 0 for first, end in pairwise(bounds)) and (
-        (k // group) % tiles == 0
+        (bounds[-1] // group) % tiles == 0
     )
-    blocks = -(-widest // block_k)
-    launch(
-        _down, (-(-x.shape[0] // block_m) * -(-n // block_n),), x, w, residual, x.shape[0], N=n,
-        K=k, TILES=tiles, GROUP=group, LEVELS=max(1, (tiles - 1).bit_length()), BLOCKS=blocks,
-        EVEN=is_even, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-        warps=4 if is_wide else 8, stages=2 if is_wide else 3,
-    )  # fmt: skip
+    return {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "EVEN": is_even,
+            "BLOCKS": -(-widest // block_k), "warps": 4 if is_wide else 8,
+            "stages": 2 if is_wide else 3}  # fmt: skip

@@ -31,12 +31,42 @@ def merges_after(tile: tensor, TILES: tl.constexpr, LEVELS: tl.constexpr) -> Any
 
 
 @kernel
+def merges_within(
+    tile: tensor, first: tensor, end: tensor, TILES: tl.constexpr, LEVELS: tl.constexpr
+) -> Any:
+    """(how many nodes inside the run [first, end) end with a tile, itself not counted; whether the
+    largest of them, or the tile where there is none, lies in no other node inside the run)."""
+    a, b, ending, around = tile * 0, tile * 0 + TILES, tile * 0, tile * 0
+    for _ in tl.static_range(LEVELS):
+        middle, is_node = (a + b + 1) // 2, b - a > 1
+        is_inside = is_node & (a >= first) & (b <= end)
+        goes_right = is_node & (tile >= middle)
+        around = tl.where(is_inside, around + 1, around)
+        ending = tl.where(is_inside & goes_right, ending + 1, tl.where(is_node, 0, ending))
+        a = tl.where(goes_right, middle, a)
+        b = tl.where(is_node & (tile < middle), middle, b)
+    return ending, ending == around
+
+
+@kernel
 def tile_start(tile: tensor, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr) -> Any:
     """The first column of a tile: whole groups, as ir.tiles.tile_bounds cuts."""
     if (K // GROUP) % TILES == 0:
         start = tile * (K // TILES)  # the compiler sees that loads from it on are aligned
     else:
         start = (tile * (K // GROUP) + TILES - 1) // TILES * GROUP
+    return start
+
+
+@kernel
+def share_start(
+    tile: tensor, FIRST: tl.constexpr, K: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr
+) -> Any:
+    """The same in a matrix that begins with tile FIRST."""
+    if (K // GROUP) % TILES == 0:
+        start = (tile - FIRST) * (K // TILES)
+    else:
+        start = tile_start(tile, K, TILES, GROUP) - tile_start(FIRST, K, TILES, GROUP)
     return start
 
 
