@@ -1,26 +1,35 @@
 """A rank on a CUDA device: buffers, steps and graphs. The kernels are plancc.kernels.gpu.
 
 The llama family. Which kernel a row meets depends on its phase alone; kernels/gpu/README.md says
-what each sums and where it rounds. A decode step is a CUDA graph, one for each number of rows (to a
-power of two) and length (to a power of two); eager launches give the same bits.
+what each sums and where it rounds. A rank has a stream of its own, and the host waits for it only
+where it reads. A decode step is a CUDA graph, one for each number of rows and length (to a power
+of two): of all ranks where they share this process, else of a segment. Eager launches give the
+same bits.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 
+from plancc.executor.backend.api import Link
 from plancc.executor.backend.cuda_cache import allocate_cache
+from plancc.executor.backend.cuda_devices import device_of, new_stream
+from plancc.executor.backend.cuda_drawn import DeviceTokens, Drawer
+from plancc.executor.backend.cuda_graphs import StepGraphs
 from plancc.executor.backend.cuda_limits import check_runnable
+from plancc.executor.backend.cuda_link import CudaLink
 from plancc.executor.backend.cuda_scratch import allocate_scratch
 from plancc.executor.backend.cuda_segment import Segments
 from plancc.executor.backend.cuda_staging import Staging
+from plancc.executor.backend.cuda_stamps import DeviceClock, EventStamp
 from plancc.executor.backend.cuda_weights import allocate_weights
 from plancc.executor.step import Step
 from plancc.ir.errors import BadInput
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
-from plancc.ir.sizes import step_rows
 from plancc.ir.tensors import TensorPiece, rank_pieces
 from plancc.kernels.gpu.sample import pick
 from plancc.kernels.gpu.tilings import power_of_two
@@ -29,7 +38,7 @@ _LEAST_REACH = 128  # what decode attention takes at once where heads are of usu
 
 
 class CudaBackend:
-    """Ranks on this process's current CUDA device; on the host where Triton interprets."""
+    """Ranks on this machine's CUDA devices; on the host where Triton interprets."""
 
     def __init__(self, device: str = "cuda", *, uses_graphs: bool = True) -> None:
         self._device, self._uses_graphs = device, uses_graphs
@@ -43,6 +52,7 @@ class CudaBackend:
         blocks: tuple[str, ...],
         tiles: tuple[int, int],
         threads: int,
+        uuid: str | None = None,
         group: Any = None,
     ) -> "CudaRank":
         """Allocate a rank. Raises BadInput for what its kernels do not serve."""
@@ -50,17 +60,26 @@ class CudaBackend:
         check_runnable(model, runtime, layers, tiles)
         if group is not None:
             raise BadInput(f"{model.name}: a cuda device is no member of a TP group yet")
-        if self._device == "cuda" and not torch.cuda.is_available():
-            raise BadInput("this machine has no CUDA device that torch can open")
-        return CudaRank(model, runtime, layers, blocks, pieces, torch.device(self._device),
+        device = device_of(uuid) if self._device == "cuda" else torch.device(self._device)
+        return CudaRank(model, runtime, layers, blocks, pieces, device,
                         uses_graphs=self._uses_graphs)  # fmt: skip
+
+    def link(
+        self, source: Any, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype,
+        is_staged: bool, in_place: bool,
+    ) -> CudaLink:  # fmt: skip
+        return CudaLink(source, target, shape=shape, dtype=dtype, is_staged=is_staged,
+                        in_place=in_place)  # fmt: skip
+
+    def recorder(self, models: Sequence[Any], links: Sequence[Link]) -> StepGraphs | None:
+        uses_graphs = self._uses_graphs and self._device == "cuda"
+        return StepGraphs(cast("Sequence[CudaRank]", models), links) if uses_graphs else None
 
 
 class CudaRank:
-    """RankModel on a device. What `run` returns is valid until the next `run`.
+    """RankModel on a device. What `run` returns lies there, and is valid until the next `run`."""
 
-    Rows stay on the device. Logits are in pinned memory of the host, and there when `run` returns.
-    """
+    stamps_are_free = False
 
     def __init__(
         self,
@@ -73,23 +92,36 @@ class CudaRank:
         *,
         uses_graphs: bool,
     ) -> None:
-        self._layers, self._pieces, self._device = layers, pieces, device
-        self._runtime = runtime
+        self._layers, self._pieces, self.device = layers, pieces, device
+        self.has_head, is_cuda = "head" in blocks, device.type == "cuda"
+        self.stream = new_stream(device) if is_cuda else None
         dtype: torch.dtype = getattr(torch, model.dtype)
         self._weights = allocate_weights(pieces, dtype, device)
-        self._cache = allocate_cache(model, layers, runtime, device)
         self._scratch = allocate_scratch(model, runtime, model.layers[slice(*layers)],
-                                         has_head="head" in blocks, device=device)  # fmt: skip
+                                         has_head=self.has_head, device=device)  # fmt: skip
+        self._cache = allocate_cache(model, layers, runtime, device)
         slots = power_of_two(runtime.slots)
-        self._staging = Staging(step_rows(slots, runtime.prefill_chunk), slots, self._cache, device)
+        self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
                                   self._scratch, self._staging)  # fmt: skip
         self._graphs: dict[Any, Any] = {}
-        self._uses_graphs = uses_graphs and device.type == "cuda"
-        self._logits = torch.zeros(0)
-        if "head" in blocks:
-            self._logits = torch.zeros(self._scratch["logits"].shape,
-                                       pin_memory=device.type == "cuda")  # fmt: skip
+        self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
+        self._clock = DeviceClock(self.stream) if self.stream else None
+        self._begun: Step | None = None
+        if self.has_head:
+            self._drawer = Drawer(self._scratch, self.stream)
+            self._logits = torch.zeros(self._scratch["logits"].shape, pin_memory=is_cuda)
+        if is_cuda:
+            torch.cuda.synchronize(device)  # what was zeroed was so on another stream
+
+    @contextmanager
+    def on_stream(self) -> Iterator[Any]:
+        """Launches within are of this rank."""
+        if self.stream is None:
+            yield None
+            return
+        with torch.cuda.stream(self.stream):
+            yield self.stream
 
     def pieces(self) -> tuple[TensorPiece, ...]:
         return self._pieces
@@ -101,6 +133,7 @@ class CudaRank:
         self._cache.admit(slot)
 
     def kv_digest(self, layer: int, slot: int, num_tokens: int) -> str:
+        self.wait()
         return self._cache.digest(layer, slot, num_tokens)
 
     def allocated_bytes(self) -> dict[str, int]:
@@ -111,35 +144,72 @@ class CudaRank:
             "workspace": self._scratch.allocated_bytes,
         }
 
+    def peak_bytes(self) -> int:
+        """The most that torch's allocator held on the device, of this rank and its neighbours."""
+        return torch.cuda.max_memory_allocated(self.device) if self.stream else 0
+
+    def begin(self, step: Step) -> None:
+        if step is self._begun:
+            return
+        self._begun = step
+        padded = power_of_two(step.num_rows) if step.phase == "decode" else step.num_rows
+        with self.on_stream():
+            self._staging.send(step, padded)
+
     def run(self, run: Run, step: Step, hidden: torch.Tensor | None) -> torch.Tensor:
-        assert self._layers[0] <= run.layers[0] <= run.layers[1] <= self._layers[1], run
-        num_rows = step.num_rows
-        padded = power_of_two(num_rows) if step.phase == "decode" else num_rows
-        self._staging.send(step, padded)
-        for slot, position in zip(step.slots, step.positions, strict=True):
-            last = position if step.phase == "decode" else position + num_rows - 1
-            assert self._cache.has(slot, last), f"slot {slot}: no page for {last}"
-        if not run.embed:
-            assert hidden is not None
-            self._scratch["incoming"][:num_rows].copy_(hidden, non_blocking=True)
-        wants = run.head and step.wants_logits
-        if step.phase == "decode":
-            self._decode(run, padded, max(step.positions), wants)
-        else:
-            self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
-                                  wants_logits=wants)  # fmt: skip
+        assert step is self._begun, "a step is begun before it runs"
+        num_rows, wants = step.num_rows, run.head and step.wants_logits
+        self._check_pages(step)
+        with self.on_stream():
+            if not run.embed:
+                assert hidden is not None
+                self._scratch["incoming"][:num_rows].copy_(hidden, non_blocking=True)
+            if step.phase == "decode":
+                self._decode(run, power_of_two(num_rows), max(step.positions), wants)
+            else:
+                self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
+                                      wants_logits=wants)  # fmt: skip
         if not run.head:
             return self._scratch["hidden"][:num_rows]
-        return self._read_logits((num_rows if step.phase == "decode" else 1) if wants else 0)
+        return self._scratch["logits"][: (num_rows if step.phase == "decode" else 1) * wants]
+
+    def read(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits come through pinned memory that is there once."""
+        is_logits = self.has_head and rows.data_ptr() == self._scratch["logits"].data_ptr()
+        if not is_logits:
+            with self.on_stream():
+                return rows.cpu()
+        with self.on_stream():
+            self._logits[: len(rows)].copy_(rows, non_blocking=True)
+        self.wait()
+        return self._logits[: len(rows)]
+
+    def draw(self, logits: torch.Tensor) -> DeviceTokens:
+        with self.on_stream():
+            return self._drawer.draw(logits)
+
+    def now(self) -> EventStamp:
+        assert self._clock is not None, "stamps are a device's"
+        return self._clock.now()
+
+    def wait(self) -> None:
+        if self.stream is not None:
+            self.stream.synchronize()
+
+    def reach(self, position: int) -> int:
+        """Tokens of rows up to a position, to a power of two, so that graphs are few."""
+        return max(_LEAST_REACH, power_of_two(position + 1))
 
     def feed(self, run: Run, num_rows: int, longest: int) -> None:
         """One more greedy decode step of the rows staged last, without the host: the largest logit
         of each becomes its next token, one position on. `longest` bounds the positions."""
-        self._graph(("feed", run, num_rows, self._reach(longest)), lambda: self._feed(
-            run, num_rows, self._reach(longest)))  # fmt: skip
+        with self.on_stream():
+            self._graph(("feed", run, num_rows, self.reach(longest)), lambda: self._feed(
+                run, num_rows, self.reach(longest)))  # fmt: skip
 
     def staged_tokens(self, num_rows: int) -> torch.Tensor:
         """On the device: the tokens that the next `feed` begins with."""
+        self.wait()
         return self._staging.token_ids[:num_rows]
 
     def _feed(self, run: Run, num_rows: int, reach: int) -> None:
@@ -148,33 +218,28 @@ class CudaRank:
         pick(s["logits"][:num_rows], s["bests"], s["places"], s["counters"],
              self._staging.token_ids, self._staging.positions)  # fmt: skip
 
+    def _check_pages(self, step: Step) -> None:
+        """The one allocator gave a page for every row."""
+        for slot, position in zip(step.slots, step.positions, strict=True):
+            last = position if step.phase == "decode" else position + step.num_rows - 1
+            assert self._cache.has(slot, last), f"slot {slot}: no page for {last}"
+
     def _decode(self, run: Run, num_rows: int, longest: int, wants: bool) -> None:
-        reach = self._reach(longest)
+        reach = self.reach(longest)
         key = (run, num_rows, reach, wants)
         self._graph(key, lambda: self._segments.decode(run, num_rows, reach, wants_logits=wants))
 
-    def _reach(self, position: int) -> int:
-        """Tokens of rows up to a position, to a power of two, so that graphs are few."""
-        return max(_LEAST_REACH, power_of_two(position + 1))
-
-    def _graph(self, key: Any, launch: Any) -> None:
+    def _graph(self, key: Any, launch: Callable[[], None]) -> None:
         """Replay what was captured under `key`, or run it now and capture it for the next time."""
-        if not self._uses_graphs:
+        if not self._uses_graphs or self.is_recorded:
             launch()
             return
         if key in self._graphs:
             self._graphs[key].replay()
             return
         launch()  # compiles what is new; its results are this step's
-        torch.cuda.synchronize()
+        self.wait()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=self.stream):
             launch()
         self._graphs[key] = graph
-
-    def _read_logits(self, num_rows: int) -> torch.Tensor:
-        if num_rows:
-            self._logits[:num_rows].copy_(self._scratch["logits"][:num_rows], non_blocking=True)
-            if self._device.type == "cuda":
-                torch.cuda.current_stream().synchronize()
-        return self._logits[:num_rows]

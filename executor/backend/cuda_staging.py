@@ -7,6 +7,7 @@ used again only after its copy is done.
 import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
+from plancc.executor.backend.cuda_drawn import DeviceTokens
 from plancc.executor.step import Step
 
 _PIECES = 4  # steps that the host may be ahead
@@ -16,15 +17,19 @@ _NOBODY = -1  # the position of a row that only fills up
 class Staging:
     """`positions`, `slots` [most rows of decode] and `token_ids` [rows] live on the device."""
 
-    def __init__(self, rows: int, decode_rows: int, cache: DeviceCache, device: torch.device):
-        self._cache, self._decode_rows, self._is_cuda = cache, decode_rows, device.type == "cuda"
-        self._control = torch.zeros(2 * decode_rows + rows, dtype=torch.int32, device=device)
+    def __init__(
+        self, control: torch.Tensor, decode_rows: int, cache: DeviceCache,
+        stream: torch.cuda.Stream | None,
+    ) -> None:  # fmt: skip
+        """control: int32 on the device, for positions, slots and tokens."""
+        self._cache, self._decode_rows, self._stream = cache, decode_rows, stream
+        self._control, is_cuda = control, stream is not None
         self.positions = self._control[:decode_rows]
         self.slots = self._control[decode_rows : 2 * decode_rows]
         self.token_ids = self._control[2 * decode_rows :]
         size = len(self._control) + cache.host_pages.numel()
-        self._host = torch.zeros(_PIECES, size, dtype=torch.int32, pin_memory=self._is_cuda)
-        self._done = [_event() if self._is_cuda else None for _ in range(_PIECES)]
+        self._host = torch.zeros(_PIECES, size, dtype=torch.int32, pin_memory=is_cuda)
+        self._done = [_event() if is_cuda else None for _ in range(_PIECES)]
         self._count = 0
 
     def send(self, step: Step, num_rows: int) -> None:
@@ -36,9 +41,11 @@ class Staging:
             done.synchronize()  # of four steps ago: done long since
         length = self._fill(host, step, num_rows)
         self._control[:length].copy_(host[:length], non_blocking=True)
+        if isinstance(step.fed, DeviceTokens):
+            step.fed.copy_to(self.token_ids[: step.num_rows], self._stream)
         self._send_pages(host[len(self._control) :], self._cache.note(step.pages))
         if done is not None:
-            done.record()
+            done.record(self._stream)
 
     def _fill(self, host: torch.Tensor, step: Step, num_rows: int) -> int:
         first = 2 * self._decode_rows
@@ -50,7 +57,9 @@ class Staging:
             host[self._decode_rows : self._decode_rows + num_rows] = torch.tensor(
                 slots, dtype=torch.int32
             )
-        host[first : first + step.num_rows] = torch.tensor(step.token_ids, dtype=torch.int32)
+        if isinstance(step.fed, DeviceTokens):
+            return first
+        host[first : first + step.num_rows] = torch.tensor(step.ids(), dtype=torch.int32)
         return first + step.num_rows
 
     def _send_pages(self, host: torch.Tensor, slots: tuple[int, ...]) -> None:

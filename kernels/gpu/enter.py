@@ -36,7 +36,7 @@ def _write_angles(
 @entry(["first_position", "stride"])
 def _enter(
     source: tensor, token_ids: tensor, positions: tensor, residual: tensor, gained: tensor,
-    squares:     tensor, gain: tensor, inv_freq: tensor, factors: tensor, angles: tensor,
+    squares: tensor, gain: tensor, inv_freq: tensor, factors: tensor, angles: tensor,
     stride: tensor, first_position: tensor,
     N: tl.constexpr, WIDTH: tl.constexpr, ROPES: tl.constexpr, HALF: tl.constexpr,
     HALF_PAD: tl.constexpr, OVERLAP: tl.constexpr,
@@ -50,7 +50,7 @@ def _enter(
     _write_angles(position, row, inv_freq, factors, angles, stride, ROPES, HALF, HALF_PAD)
     at = row.to(tl.int64)
     if token_ids is not None:
-        at = tl.load(token_ids + row).to(tl.int64)
+        at = tl.maximum(tl.load(token_ids + row), 0).to(tl.int64)  # -1: nobody will look at it
     columns = tl.arange(0, WIDTH)
     r = tl.load(source + at * N + columns, mask=columns < N, other=0.0).to(tl.float32)
     gains = tl.load(gain + columns, mask=columns < N, other=0.0)

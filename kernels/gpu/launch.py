@@ -23,17 +23,19 @@ _INTERPRETED = tl.constexpr(IS_INTERPRETED)
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], *args: Any, warps: int, stages: int = 1, **constants: Any
-) -> Any:
+    kernel: Any, grid: tuple[int, ...], *args: Any, warps: int, stages: int = 1,
+    overlaps: Any = True, **constants: Any,
+) -> Any:  # fmt: skip
     """Run a kernel of this room on the current stream.
 
+    overlaps: it may be launched while the one before still runs. Not where it follows what is no
+    kernel of this stream, such as an event of another.
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
     """
     if IS_INTERPRETED:
         return kernel[grid](*args, OVERLAP=False, **constants)
-    return kernel[grid](*args, OVERLAP=True, num_warps=warps, num_stages=stages, launch_pdl=True,
-                        enable_fp_fusion=False,
-                        **constants)  # fmt: skip
+    return kernel[grid](*args, OVERLAP=overlaps, num_warps=warps, num_stages=stages,
+                        launch_pdl=overlaps, enable_fp_fusion=False, **constants)  # fmt: skip
 
 
 @kernel

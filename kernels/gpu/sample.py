@@ -40,15 +40,16 @@ def _pick(
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     row, piece = tl.program_id(0), tl.program_id(1)
-    position = tl.load(positions + row)
     columns = piece * SPAN + tl.arange(0, WIDTH)
     is_in = (tl.arange(0, WIDTH) < SPAN) & (columns < N)
     values = tl.load(logits + row.to(tl.int64) * N + columns, mask=is_in, other=float("-inf"))
+    is_wrong = is_in & ((values != values) | (tl.abs(values) == float("inf")))
     if temperatures is not None:
-        values = _with_noise(values, columns, position + 1, tl.load(temperatures + row),
-                             tl.load(seeds + row))  # fmt: skip
-    best = tl.max(values, 0)
+        values = _with_noise(values, columns, tl.load(positions + row) + 1,
+                             tl.load(temperatures + row), tl.load(seeds + row))  # fmt: skip
+    best = tl.max(tl.where(is_wrong, float("inf"), values), 0)
     place = tl.min(tl.where((values == best) & is_in, columns, N), 0)
+    place = tl.where(tl.max(is_wrong.to(tl.int32), 0) > 0, -1, place)
     tl.store(bests + row * PIECES + piece, best)
     tl.store(places + row * PIECES + piece, place)
     tl.debug_barrier()
@@ -59,16 +60,19 @@ def _pick(
         found = tl.load(places + row * PIECES + pieces, cache_modifier=".cg")
         token = tl.min(tl.where(tops == tl.max(tops, 0), found, N), 0)
         tl.store(token_ids + row, tl.minimum(token, N - 1))
-        tl.store(positions + row, tl.where(position < 0, position, position + 1))
+        if positions is not None:
+            position = tl.load(positions + row)
+            tl.store(positions + row, tl.where(position < 0, position, position + 1))
 
 
 def pick(
     logits: torch.Tensor, bests: torch.Tensor, places: torch.Tensor, counters: torch.Tensor,
-    token_ids: torch.Tensor, positions: torch.Tensor, temperatures: torch.Tensor | None = None,
-    seeds: torch.Tensor | None = None,
+    token_ids: torch.Tensor, positions: torch.Tensor | None,
+    temperatures: torch.Tensor | None = None, seeds: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """token_ids [rows]: of logits [rows, N], which follow the tokens at `positions`; the positions
-    move on by one, but for those of -1.
+    move on by one, but for those of -1. Positions may be None where no temperatures are given.
+    A row whose logits are not all finite gives -1.
 
     temperatures: float32 [rows], 0 for the largest, and seeds: int64 [rows]; None: all the largest.
     bests: float32 and places: int32 [rows, PIECES]; counters: int32 zeros [rows], and again after.

@@ -104,7 +104,11 @@ class Bench:
                              slots=SLOTS)  # fmt: skip
         pages = tuple(page for slot in range(SLOTS) for page in self.pages.grow(slot, CONTEXT))
         ids = (1,) * 16
-        self.rank.run(self.run, Step("prompt", (0,), (0,), ids, pages), None)
+        self._step(Step("prompt", (0,), (0,), ids, pages))
+
+    def _step(self, step: Step) -> torch.Tensor:
+        self.rank.begin(step)
+        return self.rank.run(self.run, step, None)
 
     def decode_us(self, rows: int, context: int) -> float:
         """Microseconds a step, over NEW_TOKENS steps from `context` tokens on."""
@@ -112,7 +116,7 @@ class Bench:
         step = Step("decode", slots, (context,) * rows, tuple(range(5, 5 + rows)))
         found = []
         for _ in range(RUNS + 1):
-            self.rank.run(self.run, step, None)
+            self._step(step)
             torch.cuda.synchronize()
             start = time.perf_counter()
             for i in range(NEW_TOKENS):
@@ -128,7 +132,7 @@ class Bench:
             if i == 8:
                 start = time.perf_counter()
             step = Step("decode", (0,), (context + i,), (token,))
-            token = int(self.rank.run(self.run, step, None)[0].numpy().argmax())
+            token = int(self.rank.read(self._step(step))[0].numpy().argmax())
         return (time.perf_counter() - start) * 1e6 / NEW_TOKENS
 
     def prefill_us(self, tokens: int, chunk: int) -> float:
@@ -136,7 +140,8 @@ class Bench:
             for first in range(0, tokens, chunk):
                 ids = tuple(range(100, 100 + chunk))
                 step = Step("prompt", (0,), (first,), ids, wants_logits=False)
-                self.rank.run(self.run, step, None)
+                self._step(step)
+            self.rank.wait()
 
         return median_us(once)
 

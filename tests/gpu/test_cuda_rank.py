@@ -89,7 +89,9 @@ def test_greedy_on_the_device_is_greedy_on_the_host() -> None:
     rank, found = ranks.ranks[0], [first]
     run = Run(segment=0, layers=(0, 4), embed=True, head=True)
     pages = ranks.pages.grow(0, 64)
-    rank.run(run, Step("decode", (0,), (40,), (first,), pages), None)
+    step = Step("decode", (0,), (40,), (first,), pages)
+    rank.begin(step)
+    rank.run(run, step, None)
     for position in range(40, 59):
         rank.feed(run, 1, position)
         found.append(int(rank.staged_tokens(1)))

@@ -16,6 +16,7 @@ from safetensors import safe_open
 
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.compiler.manifest_of_folder import manifest_of_folder
+from plancc.executor.backend.api import RankModel
 from plancc.executor.backend.cpu import CpuBackend, CpuRank
 from plancc.executor.kv_pages import KvPages
 from plancc.executor.step import Step
@@ -119,10 +120,10 @@ class CpuRanks:
         for index, (rank, span) in enumerate(zip(self.ranks, self.spans, strict=True)):
             has_head = index == self.head and index == len(self.spans) - 1
             run = Run(segment=0, layers=span, embed=index == 0, head=has_head)
-            hidden = rank.run(run, step, hidden).clone()
+            hidden = _read(rank, run, step, hidden)
         if self.head == 0 and len(self.spans) > 1:
             last = Run(segment=1, layers=(self.spans[0][1],) * 2, head=True)
-            hidden = self.ranks[0].run(last, step, hidden).clone()
+            hidden = _read(self.ranks[0], last, step, hidden)
         assert hidden is not None
         return hidden
 
@@ -175,3 +176,9 @@ class CpuRanks:
             for rank, span in zip(self.ranks, self.spans, strict=True)
             for layer in range(*span)
         ]
+
+
+def _read(rank: RankModel, run: Run, step: Step, hidden: torch.Tensor | None) -> torch.Tensor:
+    """What the rank returns, on the host, its own."""
+    rank.begin(step)
+    return rank.read(rank.run(run, step, hidden)).clone()

@@ -1,0 +1,35 @@
+"""Which of this process's CUDA devices a plan means."""
+
+import torch
+
+from plancc.ir.errors import BadInput
+
+_PREFIX = "GPU-"
+
+
+def device_of(uuid: str | None) -> torch.device:
+    """The device of a uuid as planprobe writes it; without one, the only device there is.
+
+    Raises BadInput naming what is here.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise BadInput("this machine has no CUDA device that torch can open")
+    found = [_uuid_of(ordinal) for ordinal in range(count)]
+    if uuid is None and count == 1:
+        return torch.device("cuda", 0)
+    if uuid is None:
+        raise BadInput(f"a device without uuid is one of {count} cards here: planprobe writes "
+                       f"uuids into a topology")  # fmt: skip
+    if uuid not in found:
+        raise BadInput(f"no CUDA device {uuid} here, found {', '.join(found)}")
+    return torch.device("cuda", found.index(uuid))
+
+
+def new_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _uuid_of(ordinal: int) -> str:
+    text = str(torch.cuda.get_device_properties(ordinal).uuid)
+    return text if text.startswith(_PREFIX) else _PREFIX + text

@@ -1,0 +1,148 @@
+"""Links of rows between ranks of one process: to the target's memory, or through the host's.
+
+Nothing waits on the host. The source's stream writes a slot once the target's stream is done with
+what was there before, and the target's stream reads it once it is written: events say so. A ring
+of pinned slots stands between devices that cannot reach each other's memory.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from plancc.executor.backend.cuda_memory import allocate
+from plancc.executor.row_views import RowViews
+from plancc.executor.step_codec import Message
+from plancc.ir.errors import RunFailed
+from plancc.kernels.gpu.copy import copy_rows
+
+if TYPE_CHECKING:
+    from plancc.executor.backend.cuda import CudaRank
+
+_CHECKED_BYTES = 2**20
+_REMEDY = "measure it again (planprobe --refresh) and compile"
+
+
+class CudaLink:
+    """Both ends. What `take_rows` gives lies on the target's device, or in pinned memory for its
+    `run` to copy; rows that are sent in place lie where the source has them."""
+
+    leaves_process = False
+
+    def __init__(
+        self,
+        source: "CudaRank",
+        target: "CudaRank",
+        *,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        is_staged: bool,
+        in_place: bool,
+    ) -> None:
+        """Raises RunFailed where rows that are written do not arrive."""
+        self._source, self._target, self._slots = source, target, shape[0]
+        self._host = _pinned(shape, dtype, source) if is_staged else None
+        self._device = None
+        if is_staged == in_place:  # else rows are read where they are: on the source, or pinned
+            self._device = RowViews(allocate({"rows": (shape, dtype)}, target.device)["rows"])
+        if not is_staged:
+            _meet(source, target)
+        self._free: list[torch.cuda.Event | None] = [None] * self._slots
+        self._queue: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
+        self._sent = self._taken = self._freed = 0
+
+    @property
+    def buffer_bytes(self) -> int:
+        """On the target's device."""
+        return self._device.buffer.nbytes if self._device else 0
+
+    def forget(self) -> None:
+        assert not self._queue, "rows that were sent and not received"
+        self._free = [None] * self._slots
+
+    def can_send(self) -> bool:
+        return self._sent - self._freed < self._slots
+
+    def send_rows(self, rows: torch.Tensor) -> None:
+        slot, num_rows = self._sent % self._slots, rows.shape[0]
+        self._sent += 1
+        with self._source.on_stream() as stream:
+            if (freed := self._free[slot]) is not None:
+                stream.wait_event(freed)
+            if self._host is not None:
+                there = self._host.at(slot, num_rows)
+                there.copy_(rows, non_blocking=True)
+            elif self._device is not None:
+                there = self._device.at(slot, num_rows)
+                copy_rows(rows, there)
+            else:
+                there = rows
+            self._queue.append((there, _recorded(stream)))
+
+    def take_rows(self) -> torch.Tensor:
+        rows, done = self._queue.popleft()
+        slot = self._taken % self._slots
+        self._taken += 1
+        with self._target.on_stream() as stream:
+            if done is not None:
+                stream.wait_event(done)
+            if self._host is not None and self._device is not None:
+                landed = self._device.at(slot, rows.shape[0])
+                landed.copy_(rows, non_blocking=True)
+                return landed
+        return rows
+
+    def free(self) -> None:
+        assert self._freed < self._taken, "a slot is freed once, after it was taken"
+        with self._target.on_stream() as stream:
+            self._free[self._freed % self._slots] = _recorded(stream)
+        self._freed += 1
+
+    def expect(self, num_rows: int) -> None:
+        """Nothing has to be asked for."""
+
+    def has_arrived(self) -> bool:
+        return bool(self._queue)
+
+    def wait(self) -> None:
+        raise AssertionError("nothing else runs in this process: it would wait for ever")
+
+    def send_message(self, message: Message) -> None:
+        raise AssertionError(f"a link of rows, not of {message}")
+
+    def take_message(self) -> Message:
+        raise AssertionError("a link of rows")
+
+
+def _pinned(shape: tuple[int, ...], dtype: torch.dtype, source: "CudaRank") -> RowViews:
+    return RowViews(torch.zeros(shape, dtype=dtype, pin_memory=source.device.type == "cuda"))
+
+
+def _recorded(stream: Any) -> torch.cuda.Event | None:
+    """None where there are no streams: everything is done already."""
+    if stream is None:
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(stream)
+    return event
+
+
+def _meet(source: "CudaRank", target: "CudaRank") -> None:
+    """Let two devices see each other's memory, and see that what is written arrives."""
+    if source.device == target.device:
+        return
+    names = f"{source.device} to {target.device}"
+    if not torch.cuda.can_device_access_peer(source.device, target.device):
+        raise RunFailed(f"{names}: the plan wants p2p, which this machine does not have between "
+                        f"them: {_REMEDY}")  # fmt: skip
+    sent = torch.randint(2**31, (_CHECKED_BYTES // 4,), dtype=torch.int32, device=source.device)
+    there = sent.to(target.device)  # torch opens the way as it copies, in either direction
+    there.to(source.device)
+    there.zero_()
+    torch.cuda.synchronize(target.device)
+    with source.on_stream():
+        copy_rows(sent, there)
+    source.wait()
+    if not torch.equal(sent.cpu(), there.cpu()):
+        raise RunFailed(f"{names}: p2p is said to work, but what is written does not arrive: "
+                        f"{_REMEDY}")  # fmt: skip
