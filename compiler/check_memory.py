@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 
 from plancc.compiler.check_buffers import buffer_bytes
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, workspace_bytes
 from plancc.ir.groups import holders
 from plancc.ir.plan import Plan, Stage
 from plancc.ir.sizes import (
     head_extra_bytes,
     layer_kv_bytes,
     layer_weight_bytes,
-    step_rows,
 )
-from plancc.ir.topology import Topology
+from plancc.ir.topology import Device, Topology
 
 
 def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
@@ -29,7 +28,7 @@ def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
         for name, expected, found in facts:
             if expected != found:
                 yield f"device {device.name} {name}: the topology says {expected}, found {found}"
-        parts = device_parts(plan, device.name, measured.overhead_bytes)
+        parts = device_parts(plan, measured)
         for name, found in device.ledger.parts().items():
             if parts[name] != found:
                 yield (
@@ -37,23 +36,23 @@ def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
                 )
 
 
-def device_parts(plan: Plan, name: str, overhead_bytes: int) -> dict[str, int]:
+def device_parts(plan: Plan, measured: Device) -> dict[str, int]:
     """Bytes of one device by ledger column, without the two sums."""
     seats = [
         (index, number)
         for index, stage in enumerate(plan.stages)
         for number, rank in enumerate(stage.ranks)
-        if rank.device == name
+        if rank.device == measured.name
     ]
     holding = [plan.stages[index] for index, number in seats if _holds_mixer(plan, index, number)]
     return {
         "weights": sum(_weight_bytes(plan, *seat) for seat in seats),
         "kv": sum(_kv_bytes(plan, stage) for stage in holding),
         "state": sum(_state_bytes(plan, stage) for stage in holding),
-        "blocks": _block_bytes(plan, name),
-        "hop_buffers": buffer_bytes(plan, name),
-        "workspace": sum(_workspace_bytes(plan, *seat) for seat in seats),
-        "overhead": overhead_bytes,
+        "blocks": _block_bytes(plan, measured.name),
+        "hop_buffers": buffer_bytes(plan, measured.name),
+        "workspace": sum(_workspace_bytes(plan, *seat, measured) for seat in seats),
+        "overhead": measured.overhead_bytes,
     }
 
 
@@ -63,7 +62,7 @@ def room_left(plan: Plan, topology: Topology) -> dict[str, int]:
     for device in plan.devices:
         measured = topology.device(device.name)
         assert measured is not None
-        total = sum(device_parts(plan, device.name, measured.overhead_bytes).values())
+        total = sum(device_parts(plan, measured).values())
         left[device.name] = measured.free_bytes - measured.reserve_bytes - total
     return left
 
@@ -123,12 +122,12 @@ def _block_bytes(plan: Plan, name: str) -> int:
     return total
 
 
-def _workspace_bytes(plan: Plan, index: int, number: int) -> int:
+def _workspace_bytes(plan: Plan, index: int, number: int, measured: Device) -> int:
     run, stage = plan.runtime, plan.stages[index]
     return workspace_bytes(
         plan.model,
         tuple(plan.model.layers[layer] for layer in _layers(plan, stage)),
-        step_rows(run.slots, run.prefill_chunk),
+        Capacity(run.slots, run.prefill_chunk, run.context),
+        layout=measured.layout,
         has_head=number == 0 and "head" in stage.blocks,
-        slots=run.slots,
     )

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from plancc.ir.buffers import Layout
 from plancc.ir.canonical import sha256_of
 from plancc.ir.curve import Curve, Number, Points
 from plancc.ir.document import Frozen, parse_document, read_yaml
@@ -24,7 +25,8 @@ class Host(Frozen):
 
 
 class Device(Frozen):
-    """One device. `kind` is a name for people and for the executor; the compiler never asks it.
+    """One device. `kind` is a name for people and for the executor, and says how scratch is laid
+    out where `scratch` does not; the compiler asks it nothing else.
 
     read_points: (bytes of one weight-streaming kernel, us). matmul_points: (rows, TFLOP/s).
     Points win over the scalars read_gb_s and tflops.
@@ -45,6 +47,15 @@ class Device(Frozen):
     launch_us: Annotated[float, Field(ge=0)] = 0.0
     threads: Annotated[int, Field(ge=1)] | None = None
     dtypes: tuple[DType, ...] = ("bfloat16", "float16", "float32")
+    scratch: Layout | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_scratch(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A file from before the field has the digest that it had."""
+        data: dict[str, Any] = fields(self)
+        if self.scratch is None:
+            data.pop("scratch", None)
+        return data
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> Self:
@@ -54,6 +65,11 @@ class Device(Frozen):
         if self.read_gb_s is None and self.read_points is None:
             raise ValueError("expected read_gb_s or read_points, found neither")
         return self
+
+    @property
+    def layout(self) -> Layout:
+        """How a rank on it lays out scratch (ir/buffers.py)."""
+        return self.scratch or ("block" if self.kind == "cpu" else "chunk")
 
     @property
     def budget_bytes(self) -> int:

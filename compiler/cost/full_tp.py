@@ -25,7 +25,7 @@ from plancc.compiler.cost.compute import (
 )
 from plancc.compiler.cost.memory import blocks_bytes
 from plancc.ir.ask import Ask
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, Layout, workspace_bytes
 from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.groups import EXCHANGE_LAUNCHES, partial_row_bytes
 from plancc.ir.kernel_spec import (
@@ -76,8 +76,8 @@ def full_tp_exchange_ns(
     return min(at_once, 2 * transfers_ns(topology, [(a, b, ceil(size / count)) for a, b in pairs]))
 
 
-def full_tp_bytes(model: ModelShape, ask: Ask, context: int, num_ranks: int) -> int:
-    """Bytes on each of n devices, overhead not counted. `ask` is filled."""
+def full_tp_bytes(model: ModelShape, ask: Ask, context: int, num_ranks: int, layout: Layout) -> int:
+    """Bytes on each of n devices that lay out scratch so, overhead not counted. `ask` is filled."""
     kv_dtype, rows = ask.kv_dtype or model.dtype, step_rows(ask.slots, ask.prefill_chunk)
     cut = sum(
         layer.weight_bytes
@@ -91,7 +91,9 @@ def full_tp_bytes(model: ModelShape, ask: Ask, context: int, num_ranks: int) -> 
               if block.name not in (*ends, *ask.without)]  # fmt: skip
     cut += blocks_bytes(model, ends)
     whole = sum(block.resident_bytes for block in others)
-    whole += workspace_bytes(model, model.layers, rows, has_head=True, slots=ask.slots)
+    whole += workspace_bytes(model, model.layers,
+                             Capacity(ask.slots, ask.prefill_chunk, context),
+                             layout=layout, has_head=True)  # fmt: skip
     exchange = LINK_SLOTS * rows * num_ranks * partial_row_bytes(model, roots=1)
     return ceil(cut / num_ranks) + whole + exchange
 

@@ -57,10 +57,11 @@ def _short_bytes(
     model: ModelShape, topology: Topology, ask: Ask, context: int, names: tuple[str, ...]
 ) -> tuple[int, str]:
     """(bytes missing on the tightest device, its name); not positive where the cut fits."""
-    need = full_tp_bytes(model, ask, context, len(names))
-    free = {name: _device(topology, name).budget_bytes for name in names}
-    over = {name: _device(topology, name).overhead_bytes for name in names}
-    return max((need + over[name] - free[name], name) for name in names)
+    devices = [_device(topology, name) for name in names]
+    need = {layout: full_tp_bytes(model, ask, context, len(names), layout)
+            for layout in {device.layout for device in devices}}  # fmt: skip
+    return max((need[device.layout] + device.overhead_bytes - device.budget_bytes, device.name)
+               for device in devices)  # fmt: skip
 
 
 def _value(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from plancc.compiler.placement.placement import PlacedStage, Placement
 from plancc.ir.ask import Ask
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, workspace_bytes
 from plancc.ir.groups import exchange_buffer_bytes, hop_buffer_ends
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
@@ -17,7 +17,7 @@ from plancc.ir.sizes import (
     layer_weight_bytes,
     step_rows,
 )
-from plancc.ir.topology import Topology
+from plancc.ir.topology import Device, Topology
 
 
 def ledgers(
@@ -41,7 +41,8 @@ def _ledger(
         "blocks": blocks_bytes(model, [b for stage in here if stage.devices[0] == name
                                        for b in stage.blocks]),
         "hop_buffers": _hop_buffers(model, ask, placement, name),
-        "workspace": sum(_workspace(model, ask, stage, name) for stage in here),
+        "workspace": sum(_workspace(model, ask, placement.context, stage, device)
+                         for stage in here),
         "overhead": device.overhead_bytes,
     }  # fmt: skip
     total = sum(parts.values())
@@ -122,8 +123,10 @@ def _self_hops(placement: Placement, name: str) -> int:
     return links.count((name, name))
 
 
-def _workspace(model: ModelShape, ask: Ask, stage: PlacedStage, name: str) -> int:
-    rows = step_rows(ask.slots, ask.prefill_chunk)
+def _workspace(
+    model: ModelShape, ask: Ask, context: int, stage: PlacedStage, device: Device
+) -> int:
     layers = model.layers[slice(*stage.layers)]
-    has_head = "head" in stage.blocks and stage.devices[0] == name
-    return workspace_bytes(model, layers, rows, has_head=has_head, slots=ask.slots)
+    has_head = "head" in stage.blocks and stage.devices[0] == device.name
+    capacity = Capacity(ask.slots, ask.prefill_chunk, context)
+    return workspace_bytes(model, layers, capacity, layout=device.layout, has_head=has_head)

@@ -11,6 +11,7 @@ import numpy as np
 
 from plancc.compiler.placement.problem import INF, Problem, Table
 from plancc.compiler.placement.times import Times
+from plancc.ir.buffers import Layout
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,21 @@ def column_set(problem: Problem, times: Times) -> ColumnSet:
 
 
 def _columns(problem: Problem, times: Times, mode: str, blocks: int) -> Columns:
-    need = need_of(problem, mode) + _block_bytes(problem, blocks)
-    free = problem.budgets[:, None, None] - need[None]
+    need = {layout: need_of(problem, mode, layout) for layout in problem.layouts}
+    free = problem.budgets[:, None, None] - np.stack([need[d.layout] for d in problem.devices])
+    free -= _block_bytes(problem, blocks)
     return Columns(_legal(problem, mode, blocks), free, _cost(problem, times, mode))
 
 
-def need_of(problem: Problem, mode: str) -> Table:
-    """[L + 1, L + 1] bytes of a stage without what the seat's overhead takes."""
+def need_of(problem: Problem, mode: str, layout: Layout) -> Table:
+    """[L + 1, L + 1] bytes of a stage on a device of a layout, without the device's overhead."""
     size, last = problem.layer_bytes, problem.num_layers
-    need = size[None, :] - size[:, None] + problem.workspace[False]
+    without_head, with_head = (problem.workspace[layout, has_head] for has_head in (False, True))
+    need = size[None, :] - size[:, None] + without_head
     need += 2 * problem.hop_buffer
     need[0, :] += problem.end_bytes("first") - problem.hop_buffer
     need[:, last] += problem.end_bytes("last") - problem.hop_buffer
-    scratch = problem.workspace[True] - problem.workspace[False]
+    scratch = with_head - without_head
     beside = problem.block_bytes("head", beside_embed=True)
     has_head = problem.model.block("head") is not None
     only = need[0, last] + (beside + scratch[0, last] if has_head else 0)

@@ -163,12 +163,11 @@ class ChainModel:
         problem, sizes = self.problem, self.problem.layer_bytes
         held = [self._span(sizes, seat) for seat in self.seats]
         self.cp.add(sum(held) == int(sizes[-1]))
-        scratch = int(problem.workspace[False][0, 1])
-        more = int(problem.workspace[True][0, 1]) - scratch
         hop, has_head = problem.hop_buffer, problem.model.block("head") is not None
         beside, alone = problem.block_bytes("head", beside_embed=True), problem.block_bytes("head")
         self.filled: dict[str, Any] = {}
         for seat in self.seats:
+            scratch, more = problem.even_scratch(seat)
             total = held[seat] + self.first[seat] * problem.end_bytes("first")
             total += self.last[seat] * problem.end_bytes("last") + self.used[seat] * scratch
             total += hop * (2 * self.used[seat] - self.first[seat] - self.last[seat])

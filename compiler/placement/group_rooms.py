@@ -9,6 +9,7 @@ from plancc.compiler.placement.problem import Problem, Table
 from plancc.compiler.placement.shares import ShareSizes, deal_spans
 from plancc.compiler.placement.unit_columns import Bools
 from plancc.compiler.placement.units import Unit
+from plancc.ir.buffers import Layout
 
 
 class GroupRooms:
@@ -18,21 +19,24 @@ class GroupRooms:
         self.problem, self.mode = problem, mode
         self.sizes = ShareSizes(problem)
         self._buffers: dict[tuple[str, int, int], Table] = {}
-        self._fixed: dict[tuple[bool, bool, int], Table] = {}
+        self._fixed: dict[tuple[Layout, bool, bool, int], Table] = {}
 
     def room(self, unit: Unit, rank: int, blocks: int, first: Table, end: Table) -> Table:
         """Bytes that a rank has for tiles and partial rows."""
-        budget = int(self.problem.budgets[unit.seats[rank]])
-        key = unit.mixer == "replicated", rank == 0, blocks
+        seat = unit.seats[rank]
+        budget = int(self.problem.budgets[seat])
+        key = self.problem.devices[seat].layout, unit.mixer == "replicated", rank == 0, blocks
         if key not in self._fixed:
             self._fixed[key] = self._fixed_bytes(*key)
         return np.asarray(budget - self._fixed[key][first, end])
 
-    def _fixed_bytes(self, is_replicated: bool, is_lead: bool, blocks: int) -> Table:
+    def _fixed_bytes(
+        self, layout: Layout, is_replicated: bool, is_lead: bool, blocks: int
+    ) -> Table:
         """[L + 1, L + 1] what a rank needs beside its tiles and its partial rows."""
         holds_rows = is_lead or is_replicated
         held = self.sizes.held if holds_rows else self.sizes.uncut
-        fixed = held[None, :] - held[:, None] + self._base(is_lead, holds_rows)
+        fixed = held[None, :] - held[:, None] + self._base(layout, is_lead, holds_rows)
         if is_replicated:
             fixed[0, :] += self.problem.hop_buffer
         if is_lead:
@@ -40,21 +44,19 @@ class GroupRooms:
             fixed += sum(block.size_bytes for block in chosen)
         return fixed
 
-    def _base(self, is_lead: bool, holds_rows: bool) -> Table:
+    def _base(self, layout: Layout, is_lead: bool, holds_rows: bool) -> Table:
         if is_lead:
-            return self._lead_base
-        return self._other_base if holds_rows else self.problem.workspace[False]
+            return self._lead_base(layout)
+        return self._other_base(layout) if holds_rows else self.problem.workspace[layout, False]
 
-    @cached_property
-    def _lead_base(self) -> Table:
+    def _lead_base(self, layout: Layout) -> Table:
         """Scratch, hops, and the ends' blocks: as on one device."""
         size = self.problem.layer_bytes
-        return need_of(self.problem, self.mode) - (size[None, :] - size[:, None])
+        return need_of(self.problem, self.mode, layout) - (size[None, :] - size[:, None])
 
-    @cached_property
-    def _other_base(self) -> Table:
+    def _other_base(self, layout: Layout) -> Table:
         """Scratch and hops of a rank that holds rows but no blocks."""
-        base = self.problem.workspace[False] + 2 * self.problem.hop_buffer
+        base = self.problem.workspace[layout, False] + 2 * self.problem.hop_buffer
         base[0, :] -= self.problem.hop_buffer
         base[:, self.problem.num_layers] -= self.problem.hop_buffer
         return base

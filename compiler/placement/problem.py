@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plancc.ir.ask import Ask
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, Layout, workspace_bytes
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import (
     head_extra_bytes,
@@ -98,14 +98,20 @@ class Problem:
         return self.ask.kv_dtype or self.model.dtype
 
     @cached_property
-    def workspace(self) -> dict[bool, Table]:
-        """has_head -> [L + 1, L + 1] scratch of a stage of layers [i, j)."""
-        rows = step_rows(self.ask.slots, self.ask.prefill_chunk)
-        return {has_head: self._workspace(rows, has_head) for has_head in (False, True)}
+    def layouts(self) -> tuple[Layout, ...]:
+        """How devices of these seats lay out scratch, each way once."""
+        return tuple(dict.fromkeys(device.layout for device in self.devices))
 
-    def _workspace(self, rows: int, has_head: bool) -> Table:
+    @cached_property
+    def workspace(self) -> dict[tuple[Layout, bool], Table]:
+        """(layout, has_head) -> [L + 1, L + 1] scratch of a stage of layers [i, j)."""
+        return {(layout, has_head): self._workspace(layout, has_head)
+                for layout in self.layouts for has_head in (False, True)}  # fmt: skip
+
+    def _workspace(self, layout: Layout, has_head: bool) -> Table:
         """Scratch depends on which kinds of layers a stage has, so each set is sized once."""
         layers = self.model.layers
+        capacity = Capacity(self.ask.slots, self.ask.prefill_chunk, self.context)
         kinds = list(dict.fromkeys(layers))
         kind_of = [kinds.index(layer) for layer in layers]
         known: dict[frozenset[int], int] = {}
@@ -117,10 +123,16 @@ class Problem:
                 if present not in known:
                     chosen = tuple(kinds[kind] for kind in sorted(present))
                     known[present] = workspace_bytes(
-                        self.model, chosen, rows, has_head=has_head, slots=self.ask.slots
+                        self.model, chosen, capacity, layout=layout, has_head=has_head
                     )
                 table[first, end] = known[present]
         return table
+
+    def even_scratch(self, seat: int) -> tuple[int, int]:
+        """Of any stage on the seat, where all have the same; and what a head adds."""
+        layout = self.devices[seat].layout
+        scratch, with_head = (int(self.workspace[layout, has][0, 1]) for has in (False, True))
+        return scratch, with_head - scratch
 
     @cached_property
     def cut_is_legal(self) -> NDArray[np.bool_]:

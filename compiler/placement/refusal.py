@@ -114,7 +114,8 @@ def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
 
 def _sum_or_packing(problem: Problem) -> dict[str, Any]:
     """Does even the sum of all devices lack room, without any hop buffer or second copy?"""
-    scratch = int(problem.workspace[True][0, problem.num_layers])
+    scratch = min(int(problem.workspace[layout, True][0, problem.num_layers])
+                  for layout in problem.layouts)  # fmt: skip
     blocks = problem.end_bytes("first") + problem.end_bytes("last")
     blocks += problem.block_bytes("head", beside_embed=problem.model.has_tied_head)
     blocks += sum(block.size_bytes for block in problem.free_blocks)

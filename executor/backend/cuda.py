@@ -99,7 +99,7 @@ class CudaRank:
         self._weights = allocate_weights(pieces, dtype, device)
         self._scratch = allocate_scratch(model, runtime, model.layers[slice(*layers)],
                                          has_head=self.has_head, device=device)  # fmt: skip
-        self._cache = allocate_cache(model, layers, runtime, device)
+        self._cache = allocate_cache(model, layers, runtime, self._scratch)
         slots = power_of_two(runtime.slots)
         self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
@@ -137,11 +137,12 @@ class CudaRank:
         return self._cache.digest(layer, slot, num_tokens)
 
     def allocated_bytes(self) -> dict[str, int]:
+        borders = self._weights.border_bytes() + self._cache.border_bytes
         return {
             "weights": self._weights.layer_bytes(),
             "kv": self._cache.allocated_bytes,
             "blocks": self._weights.block_bytes(),
-            "workspace": self._scratch.allocated_bytes,
+            "workspace": self._scratch.allocated_bytes + borders,
         }
 
     def peak_bytes(self) -> int:

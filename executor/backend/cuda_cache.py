@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
+from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes, total_bytes
+from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import kv_pool_rows, kv_rows_per_slot
@@ -39,8 +40,17 @@ class DeviceCache:
 
     @property
     def allocated_bytes(self) -> int:
-        planes = (plane for layer in self.layers.values() for plane in (layer.keys, layer.values))
-        return total_bytes(planes)
+        """Of keys and values."""
+        return total_bytes(self._planes())
+
+    @property
+    def border_bytes(self) -> int:
+        """Between planes."""
+        return held_bytes(self._planes()) - self.allocated_bytes
+
+    def _planes(self) -> tuple[torch.Tensor, ...]:
+        layers = self.layers.values()
+        return tuple(plane for layer in layers for plane in (layer.keys, layer.values))
 
     def admit(self, slot: int) -> None:
         """Forget where the slot's tokens are. The device is told when pages come again."""
@@ -71,12 +81,13 @@ class DeviceCache:
 
 
 def allocate_cache(
-    model: ModelShape, layers: tuple[int, int], runtime: Runtime, device: torch.device
+    model: ModelShape, layers: tuple[int, int], runtime: Runtime, scratch: Scratch
 ) -> DeviceCache:
-    """Zero planes for the layers [first, end), and no pages."""
+    """Zero planes for the layers [first, end), and no pages; page tables are in scratch."""
     tokens, slots, dtype = runtime.page_tokens, runtime.slots, getattr(torch, runtime.kv_dtype)
     host = torch.full((slots, -(-runtime.context // tokens)), _NO_PAGE, dtype=torch.int32)
-    shared = host.to(device, copy=True)
+    shared = scratch.page_table(runtime.context)
+    shared.copy_(host)
     capacities: dict[int, int] = {}
     planes: dict[str, tuple[Shape, torch.dtype]] = {}
     for index in range(*layers):
@@ -87,14 +98,14 @@ def allocate_cache(
         rows = kv_pool_rows(capacities[index], slots)
         shape = (rows, layer.mixer.num_kv_heads, layer.mixer.head_dim)
         planes |= {f"{index}.{name}": (shape, dtype) for name in ("keys", "values")}
-    tensors = allocate(planes, device)
+    tensors = allocate(planes, shared.device)
     return DeviceCache(
         page_tokens=tokens,
         layers={
             index: LayerCache(
                 keys=tensors[f"{index}.keys"],
                 values=tensors[f"{index}.values"],
-                pages=shared if size == runtime.context else _ring(slots, size, tokens, device),
+                pages=shared if size == runtime.context else _ring(scratch.page_table(size)),
                 capacity=size,
                 window=model.layers[index].mixer.window,
             )
@@ -105,7 +116,6 @@ def allocate_cache(
     )
 
 
-def _ring(slots: int, capacity: int, page_tokens: int, device: torch.device) -> torch.Tensor:
-    """Slot s owns the pages [s * n, (s + 1) * n)."""
-    num = -(-capacity // page_tokens)
-    return torch.arange(slots * num, dtype=torch.int32, device=device).view(slots, num)
+def _ring(table: torch.Tensor) -> torch.Tensor:
+    """A table [slots, n] in which slot s owns the pages [s * n, (s + 1) * n)."""
+    return table.copy_(torch.arange(table.numel(), dtype=torch.int32).view(table.shape))

@@ -5,29 +5,37 @@ from math import prod
 
 import torch
 
+from plancc.ir.buffers import aligned
+
 Shape = tuple[int, ...]
-_ALIGN_BYTES = 256  # widest load a kernel does, and the border that bulk copies want
+_LINE_BYTES = 256  # where large buffers begin: a few whole lines of the cache
 
 
 def allocate(
     buffers: Mapping[str, tuple[Shape, torch.dtype]], device: torch.device
 ) -> dict[str, torch.Tensor]:
-    """Zero tensors by name, in one allocation that lives as they do."""
-    offsets, size = {}, 0
-    for name, (shape, dtype) in buffers.items():
-        offsets[name] = size
-        size += -(-prod(shape) * dtype.itemsize // _ALIGN_BYTES) * _ALIGN_BYTES
-    arena = torch.zeros(size, dtype=torch.uint8, device=device)
+    """Zero tensors by name, in one allocation that lives as they do.
+
+    Those of whole lines come first, so that they begin at lines and nothing lies between.
+    """
+    sizes = {name: prod(shape) * dtype.itemsize for name, (shape, dtype) in buffers.items()}
+    offsets, end = {}, 0
+    for name in sorted(sizes, key=lambda name: sizes[name] % _LINE_BYTES != 0):
+        offsets[name] = end
+        end += aligned(sizes[name])
+    arena = torch.zeros(end, dtype=torch.uint8, device=device)
     return {
-        name: _cut(arena, offsets[name], shape, dtype) for name, (shape, dtype) in buffers.items()
+        name: arena[offsets[name] : offsets[name] + sizes[name]].view(dtype).view(shape)
+        for name, (shape, dtype) in buffers.items()
     }
-
-
-def _cut(arena: torch.Tensor, offset: int, shape: Shape, dtype: torch.dtype) -> torch.Tensor:
-    size_bytes = prod(shape) * dtype.itemsize
-    return arena[offset : offset + size_bytes].view(dtype).view(shape)
 
 
 def total_bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the numbers of all tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def held_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the allocations that the tensors lie in, each counted once."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -1,4 +1,4 @@
-"""Buffers of a rank's steps, and the rotary frequencies they begin with.
+"""Buffers of a rank's steps: those of ir.buffers, as tensors on the device.
 
 Prompt rows pass through all layers a chunk at a time, so rows are as many as a step carries; decode
 uses the first ones.
@@ -9,45 +9,110 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
+from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes
 from plancc.executor.rope import rope_table
+from plancc.ir.buffers import (
+    DRAWS,
+    SAMPLE_PIECES,
+    SQUARES_COLUMNS,
+    Capacity,
+    page_table,
+    rope_width,
+    scratch_buffers,
+)
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
-from plancc.ir.sizes import step_rows
-from plancc.kernels.gpu.attention import max_splits
-from plancc.kernels.gpu.norm import CHUNK
-from plancc.kernels.gpu.sample import PIECES
 from plancc.kernels.gpu.tilings import power_of_two
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Tensors by name, as _shapes lists them, and rotary frequencies of every setting."""
+    """Tensors by the names of ir.buffers; `inv_freq` and `factors` in the order of rope_names."""
 
     tensors: Mapping[str, torch.Tensor]
-    inv_freq: torch.Tensor  # float64 [ropes, half]
-    factors: torch.Tensor  # float64 [ropes]
     rope_names: tuple[str, ...]
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self.tensors[name]
 
     @property
+    def inv_freq(self) -> torch.Tensor:
+        """float64 [ropes, half]"""
+        return self.tensors["inv_freq"]
+
+    @property
+    def factors(self) -> torch.Tensor:
+        """float64 [ropes]"""
+        return self.tensors["factors"]
+
+    def page_table(self, capacity_rows: int) -> torch.Tensor:
+        """int32 [slots, pages of a slot] of layers whose slots keep so many rows."""
+        return self.tensors[page_table(capacity_rows)]
+
+    @property
     def allocated_bytes(self) -> int:
-        return total_bytes(self.tensors.values())
+        return held_bytes(self.tensors.values())
 
 
 def allocate_scratch(
     model: ModelShape, runtime: Runtime, layers: tuple[Layer, ...], *, has_head: bool,
     device: torch.device,
 ) -> Scratch:  # fmt: skip
-    """Everything a step of the rank writes but KV."""
+    """Everything a step of the rank writes but KV, and the rotary frequencies it begins with."""
     assert model.geometry is not None
+    capacity = Capacity(runtime.slots, runtime.prefill_chunk, runtime.context)
+    sizes = scratch_buffers(model, layers, capacity, layout="chunk", has_head=has_head)
+    forms = {name: _form(name, model, runtime.slots) for name in sizes}
+    tensors = allocate({name: ((size // forms[name][1].itemsize,), forms[name][1])
+                        for name, size in sizes.items()}, device)  # fmt: skip
+    tensors = {name: tensor.view(forms[name][0]) for name, tensor in tensors.items()}
     names = tuple(sorted(model.geometry.rope))
-    half = max([2, *((layer.mixer.head_dim or 0) for layer in model.layers)]) // 2
-    inv_freq = torch.zeros(max(1, len(names)), half, dtype=torch.float64)
-    factors = torch.ones(max(1, len(names)), dtype=torch.float64)
+    _fill_rotary(tensors, names, model, runtime)
+    return Scratch(tensors, names)
+
+
+def _form(name: str, model: ModelShape, slots: int) -> tuple[Shape, torch.dtype]:
+    """A buffer's shape, all but its length, and its type; what layers cut differently is flat."""
+    assert model.geometry is not None
+    dtype: torch.dtype = getattr(torch, model.dtype)
+    half = max(2, rope_width(model.layers)) // 2
+    match name:
+        case "incoming" | "hidden" | "gained" | "last":
+            return (-1, model.hidden_size), dtype
+        case "qkv" | "attended" | "activated":
+            return (-1,), dtype
+        case "squares":
+            return (-1, -(-model.hidden_size // SQUARES_COLUMNS)), torch.float32
+        case "angles":
+            return (max(1, len(model.geometry.rope)), -1, 2, half), torch.float32
+        case "inv_freq":
+            return (-1, half), torch.float64
+        case "factors":
+            return (-1,), torch.float64
+        case "logits":
+            return (power_of_two(slots), -1), torch.float32
+        case "bests":
+            return (-1, SAMPLE_PIECES), torch.float32
+        case "places":
+            return (-1, SAMPLE_PIECES), torch.int32
+        case "partials" | "sums" | "peaks":
+            return (-1,), torch.float32
+        case "drawn":
+            return (DRAWS, -1), torch.int32
+        case "counters" | "control":
+            return (-1,), torch.int32
+    assert name.startswith("pages."), name
+    return (slots, -1), torch.int32
+
+
+def _fill_rotary(
+    tensors: Mapping[str, torch.Tensor], names: tuple[str, ...], model: ModelShape,
+    runtime: Runtime,
+) -> None:  # fmt: skip
+    assert model.geometry is not None
+    inv_freq = torch.zeros(tensors["inv_freq"].shape, dtype=torch.float64)
+    factors = torch.ones(tensors["factors"].shape, dtype=torch.float64)
     for at, name in enumerate(names):
         rope = model.geometry.rope[name]
         users = [layer for layer in model.layers if (layer.mixer.rope or names[0]) == name]
@@ -58,43 +123,5 @@ def allocate_scratch(
                           context=runtime.context)  # fmt: skip
         inv_freq[at, : width // 2] = torch.from_numpy(made.inv_freq)
         factors[at] = made.attention_factor
-    shapes = _shapes(model, runtime, layers, has_head, (len(inv_freq), half))
-    return Scratch(allocate(shapes, device), inv_freq.to(device), factors.to(device), names)
-
-
-def _shapes(
-    model: ModelShape, runtime: Runtime, layers: tuple[Layer, ...], has_head: bool,
-    ropes: tuple[int, int],
-) -> dict[str, tuple[Shape, torch.dtype]]:  # fmt: skip
-    rows, hidden = step_rows(runtime.slots, runtime.prefill_chunk), model.hidden_size
-    slots, dtype = power_of_two(runtime.slots), getattr(torch, model.dtype)
-    rows = max(rows, slots)
-    mixers = [layer.mixer for layer in layers]
-    heads = max((m.num_heads or 0) * (m.head_dim or 0) for m in mixers)
-    qkv = max((m.num_heads or 0) * (m.head_dim or 0) + (m.kv_width() or 0) for m in mixers)
-    inner = max(getattr(layer.mlp, "intermediate_size", 0) or 0 for layer in layers)
-    size = dtype.itemsize
-    splits = max(max_splits(runtime.context, m.head_dim or 1, size) for m in mixers)
-    squares = -(-hidden // CHUNK)
-    shapes: dict[str, tuple[Shape, torch.dtype]] = {
-        "incoming": ((rows, hidden), dtype),
-        "hidden": ((rows, hidden), dtype),
-        "gained": ((rows, hidden), dtype),
-        "squares": ((rows, squares), torch.float32),
-        "qkv": ((rows * qkv,), dtype),
-        "attended": ((rows * heads,), dtype),
-        "activated": ((rows * inner,), dtype),
-        "angles": ((ropes[0], rows, 2, ropes[1]), torch.float32),
-        "partials": ((2 * slots * hidden,), torch.float32),
-        "counters": ((max(squares, slots),), torch.int32),
-        "sums": ((slots * splits * heads,), torch.float32),
-        "peaks": ((slots * splits * 2 * max(m.num_heads or 0 for m in mixers),), torch.float32),
-    }
-    if has_head:
-        shapes |= {
-            "logits": ((slots, model.vocab_size or 0), torch.float32),
-            "last": ((1, hidden), dtype),
-            "bests": ((slots, PIECES), torch.float32),
-            "places": ((slots, PIECES), torch.int32),
-        }
-    return shapes
+    tensors["inv_freq"].copy_(inv_freq)
+    tensors["factors"].copy_(factors)

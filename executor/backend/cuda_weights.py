@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
+from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes, total_bytes
 from plancc.ir.tensors import TensorPiece
 
 _BLOCKS: Mapping[str, str] = {
@@ -36,6 +36,10 @@ class DeviceWeights:
 
     def block_bytes(self) -> int:
         return total_bytes(t for name, t in self.buffers.items() if name in _BLOCKS.values())
+
+    def border_bytes(self) -> int:
+        """Between buffers."""
+        return held_bytes(self.buffers.values()) - self.block_bytes() - self.layer_bytes()
 
     def layer_bytes(self) -> int:
         return total_bytes(t for name, t in self.buffers.items() if name not in _BLOCKS.values())

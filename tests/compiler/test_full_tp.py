@@ -80,13 +80,13 @@ def test_bytes_are_an_nth_of_what_is_cut_and_the_rows_of_everyone() -> None:
     ask = filled(context=1024, slots=2)
     cut = LAYERS * (30_000_000 + 2 * 1024 * 1000) + 18_000_000
     buffers = 2 * 512 * 2 * 4000  # two slots a step of 512 rows, two devices
-    assert full_tp_bytes(model(), ask, 1024, 2) == cut // 2 + buffers
+    assert full_tp_bytes(model(), ask, 1024, 2, "chunk") == cut // 2 + buffers
 
 
 @pytest.mark.parametrize(("spare", "verdict"), [(0, "not allowed"), (-1, "does not fit")])
 def test_a_row_says_what_is_short_to_the_byte(spare: int, verdict: str) -> None:
     ask = filled(context=1024)
-    need = full_tp_bytes(model(), ask, 1024, 2)
+    need = full_tp_bytes(model(), ask, 1024, 2, "chunk")
     row = full_tp_row(model(), machine(2, free=need + spare), ask, 1024)
     assert row is not None
     assert row.verdict == verdict

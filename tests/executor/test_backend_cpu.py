@@ -7,11 +7,11 @@ from plancc_cpu_ranks import CpuRanks, runtime_of, tiny_model
 
 from plancc.executor.backend.cpu import CpuBackend
 from plancc.executor.step import Step
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, workspace_bytes
 from plancc.ir.errors import BadInput
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape, Rope
-from plancc.ir.sizes import head_extra_bytes, layer_kv_bytes, step_rows
+from plancc.ir.sizes import head_extra_bytes, layer_kv_bytes
 from plancc.ir.tensors import rank_pieces
 
 SPECS = {
@@ -44,8 +44,8 @@ def test_what_is_allocated_is_what_the_ledger_counts(name: str, kv_dtype: str) -
                 for layer in layers
             ),
             "blocks": blocks[index],
-            "workspace": workspace_bytes(shape, layers, step_rows(slots, chunk),
-                                         has_head=index == 1, slots=slots),
+            "workspace": workspace_bytes(shape, layers, Capacity(slots, chunk, context),
+                                         layout="block", has_head=index == 1),
         }  # fmt: skip
 
 

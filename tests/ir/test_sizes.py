@@ -3,7 +3,7 @@
 import pytest
 from plancc_builders import GIB, MIB, build_layer, build_model, llama_8b
 
-from plancc.ir.buffers import activation_buffers, workspace_bytes
+from plancc.ir.buffers import Capacity, Layout, scratch_buffers, workspace_bytes
 from plancc.ir.errors import BadInput
 from plancc.ir.layers import Block
 from plancc.ir.manifest import ModelShape
@@ -105,16 +105,78 @@ def test_hop_buffers_hold_two_whole_steps() -> None:
     assert step_rows(slots=600, prefill_chunk=512) == 600
 
 
-def test_scratch_is_named_and_sums_to_the_workspace() -> None:
+EIGHT = Capacity(slots=3, prefill_chunk=512, context=8192)
+
+
+def test_a_block_is_float32_rows_of_64_and_sums_to_the_workspace() -> None:
     model = llama_8b()
-    buffers = activation_buffers(model, model.layers[:2], 512, has_head=True, slots=2)
-    assert buffers["hidden"] == 512 * 4096 * 2
-    assert buffers["logits"] == 2 * 128256 * 4
-    total = workspace_bytes(model, model.layers[:2], 512, has_head=True, slots=2)
+    buffers = scratch_buffers(model, model.layers[:2], EIGHT, layout="block", has_head=True)
+    assert buffers == {
+        "hidden": 512 * 4096 * 2,
+        "residual": 64 * 4096 * 4,
+        "normed": 64 * 4096 * 4,
+        "qkv": 64 * 6144 * 4,
+        "attended": 64 * 4096 * 4,
+        "activated": 64 * 14336 * 4,
+        "rope": 64 * 128 * 4,
+        "logits": 3 * 128256 * 4,
+    }
+    total = workspace_bytes(model, model.layers[:2], EIGHT, layout="block", has_head=True)
     assert total == sum(buffers.values())
 
 
-def test_bytes_only_models_have_the_workspace_they_declare() -> None:
+def test_a_chunk_is_all_rows_in_the_models_format_and_what_steers_a_step() -> None:
+    model = llama_8b()
+    buffers = scratch_buffers(model, model.layers[:2], EIGHT, layout="chunk", has_head=True)
+    assert buffers == {
+        "incoming": 512 * 4096 * 2,
+        "hidden": 512 * 4096 * 2,
+        "gained": 512 * 4096 * 2,
+        "squares": 512 * 128 * 4,
+        "qkv": 512 * 6144 * 2,
+        "attended": 512 * 4096 * 2,
+        "activated": 512 * 14336 * 2,
+        "partials": 2 * 4 * 4096 * 4,
+        "counters": 128 * 4,
+        "control": (2 * 4 + 512) * 4,
+        "sums": 4 * 32 * 32 * 128 * 4,  # rows, splits of 256 keys, heads, head_dim
+        "peaks": 4 * 32 * 2 * 32 * 4,
+        "angles": 512 * 2 * 64 * 4,
+        "inv_freq": 64 * 8,
+        "factors": 8,
+        "pages.8192": 3 * 512 * 4,
+        "logits": 4 * 128256 * 4,
+        "drawn": 4 * 4 * 4,
+        "last": 4096 * 2,
+        "bests": 4 * 64 * 4,
+        "places": 4 * 64 * 4,
+    }
+    total = workspace_bytes(model, model.layers[:2], EIGHT, layout="chunk", has_head=True)
+    borders = 8 + 32 * 16 * 16  # of factors; of every layer's buffers
+    assert total == sum(buffers.values()) + borders + 4 * MIB
+
+
+def test_every_window_of_a_model_has_its_pages_on_every_stage() -> None:
+    kinds = [build_layer(MIB, window=window, num_heads=8, num_kv_heads=8, head_dim=256)
+             for window in (1000, None, 100)]  # fmt: skip
+    model = build_model(kinds, geometry={"norm_eps": 1e-5})
+    capacity = Capacity(slots=2, prefill_chunk=512, context=1024)
+    buffers = scratch_buffers(model, model.layers[:1], capacity, layout="chunk", has_head=False)
+    tables = {name: size for name, size in buffers.items() if name.startswith("pages")}
+    assert tables == {"pages.612": 2 * 39 * 4, "pages.1024": 2 * 64 * 4}
+
+
+def test_scratch_of_a_chunk_grows_with_the_context_and_never_shrinks() -> None:
+    layer = build_layer(MIB, window=700, num_heads=8, num_kv_heads=8, head_dim=256)
+    model = build_model([layer], geometry={"norm_eps": 1e-5})
+    sizes = [workspace_bytes(model, model.layers, Capacity(5, 64, context), layout="chunk",
+                             has_head=True) for context in range(1, 1500)]  # fmt: skip
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+
+
+@pytest.mark.parametrize("layout", ["block", "chunk"])
+def test_bytes_only_models_have_the_workspace_they_declare(layout: Layout) -> None:
     layers = (build_layer(MIB, workspace=300), build_layer(MIB, workspace=500))
     model = build_model(layers)
-    assert workspace_bytes(model, layers, 512, has_head=True, slots=1) == 500
+    assert workspace_bytes(model, layers, EIGHT, layout=layout, has_head=True) == 500

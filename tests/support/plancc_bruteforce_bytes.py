@@ -4,7 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 from plancc.ir.ask import Ask
-from plancc.ir.buffers import workspace_bytes
+from plancc.ir.buffers import Capacity, Layout, workspace_bytes
 from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.groups import Mixer, exchange_buffer_bytes, hop_buffer_ends
 from plancc.ir.layers import DenseMlp, Layer
@@ -52,7 +52,7 @@ class Bytes:
             weights - (0 if holds else mixers), kv, state,
             self._blocks(role) if rank == 0 else 0,
             self._buffers(group, tiles, role, rank),
-            self._scratch(*layers, role.has_head and rank == 0),
+            self._scratch(*layers, self._layout(group.devices[rank]), role.has_head and rank == 0),
         )  # fmt: skip
 
     def budget(self, name: str) -> int:
@@ -112,8 +112,15 @@ class Bytes:
         kept = exchange_buffer_bytes(self.model, self.step_rows, tiles, group.mixer, rank)
         return ends * size + kept
 
-    def _scratch(self, first: int, end: int, has_head: bool) -> int:
-        layers = self.model.layers[first:end]
+    def _layout(self, name: str) -> Layout:
+        """As said of the device; else only processors go block by block."""
+        device = self.devices[name]
+        if device.scratch is not None:
+            return device.scratch
+        return "block" if device.kind == "cpu" else "chunk"
+
+    def _scratch(self, first: int, end: int, layout: Layout, has_head: bool) -> int:
+        capacity = Capacity(self.ask.slots, self.ask.prefill_chunk, self.context)
         return workspace_bytes(
-            self.model, layers, self.step_rows, has_head=has_head, slots=self.ask.slots
+            self.model, self.model.layers[first:end], capacity, layout=layout, has_head=has_head
         )
