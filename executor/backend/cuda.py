@@ -17,6 +17,7 @@ from plancc.executor.backend.api import Link
 from plancc.executor.backend.cuda_cache import allocate_cache
 from plancc.executor.backend.cuda_devices import device_of, new_stream
 from plancc.executor.backend.cuda_drawn import DeviceTokens, Drawer
+from plancc.executor.backend.cuda_exchange import CudaExchange
 from plancc.executor.backend.cuda_graphs import StepGraphs
 from plancc.executor.backend.cuda_limits import check_runnable
 from plancc.executor.backend.cuda_link import CudaLink
@@ -25,11 +26,12 @@ from plancc.executor.backend.cuda_segment import Segments
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_stamps import DeviceClock, EventStamp
 from plancc.executor.backend.cuda_weights import allocate_weights
+from plancc.executor.group import Group
 from plancc.executor.step import Step
-from plancc.ir.errors import BadInput
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
+from plancc.ir.sizes import step_rows
 from plancc.ir.tensors import TensorPiece, rank_pieces
 from plancc.kernels.gpu.sample import pick
 from plancc.kernels.gpu.tilings import power_of_two
@@ -44,24 +46,15 @@ class CudaBackend:
         self._device, self._uses_graphs = device, uses_graphs
 
     def open(
-        self,
-        *,
-        model: ModelShape,
-        runtime: Runtime,
-        layers: tuple[int, int],
-        blocks: tuple[str, ...],
-        tiles: tuple[int, int],
-        threads: int,
-        uuid: str | None = None,
-        group: Any = None,
-    ) -> "CudaRank":
+        self, *, model: ModelShape, runtime: Runtime, layers: tuple[int, int],
+        blocks: tuple[str, ...], tiles: tuple[int, int], threads: int, uuid: str | None = None,
+        group: Group | None = None,
+    ) -> "CudaRank":  # fmt: skip
         """Allocate a rank. Raises BadInput for what its kernels do not serve."""
-        pieces = rank_pieces(model, layers, blocks=blocks)
-        check_runnable(model, runtime, layers, tiles)
-        if group is not None:
-            raise BadInput(f"{model.name}: a cuda device is no member of a TP group yet")
+        pieces = rank_pieces(model, layers, blocks=blocks, share=tiles if group else None)
+        check_runnable(model, runtime, layers, tiles, group)
         device = device_of(uuid) if self._device == "cuda" else torch.device(self._device)
-        return CudaRank(model, runtime, layers, blocks, pieces, device,
+        return CudaRank(model, runtime, layers, blocks, pieces, device, group,
                         uses_graphs=self._uses_graphs)  # fmt: skip
 
     def link(
@@ -82,16 +75,10 @@ class CudaRank:
     stamps_are_free = False
 
     def __init__(
-        self,
-        model: ModelShape,
-        runtime: Runtime,
-        layers: tuple[int, int],
-        blocks: tuple[str, ...],
-        pieces: tuple[TensorPiece, ...],
-        device: torch.device,
-        *,
+        self, model: ModelShape, runtime: Runtime, layers: tuple[int, int], blocks: tuple[str, ...],
+        pieces: tuple[TensorPiece, ...], device: torch.device, group: Group | None, *,
         uses_graphs: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._layers, self._pieces, self.device = layers, pieces, device
         self.has_head, is_cuda = "head" in blocks, device.type == "cuda"
         self.stream = new_stream(device) if is_cuda else None
@@ -102,8 +89,10 @@ class CudaRank:
         self._cache = allocate_cache(model, layers, runtime, self._scratch)
         slots = power_of_two(runtime.slots)
         self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
+        rows = step_rows(runtime.slots, runtime.prefill_chunk)
+        self._exchange = CudaExchange(group, rows, model.hidden_size, device) if group else None
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
-                                  self._scratch, self._staging)  # fmt: skip
+                                  self._scratch, self._staging, self._exchange)  # fmt: skip
         self._graphs: dict[Any, Any] = {}
         self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
         self._clock = DeviceClock(self.stream) if self.stream else None
@@ -143,6 +132,7 @@ class CudaRank:
             "kv": self._cache.allocated_bytes,
             "blocks": self._weights.block_bytes(),
             "workspace": self._scratch.allocated_bytes + borders,
+            "hop_buffers": self._exchange.allocated_bytes if self._exchange else 0,
         }
 
     def peak_bytes(self) -> int:
@@ -162,7 +152,8 @@ class CudaRank:
         num_rows, wants = step.num_rows, run.head and step.wants_logits
         self._check_pages(step)
         with self.on_stream():
-            if not run.embed:
+            has_sum = self._exchange is not None and self._exchange.begin(run)
+            if not run.embed and not has_sum:
                 assert hidden is not None
                 self._scratch["incoming"][:num_rows].copy_(hidden, non_blocking=True)
             if step.phase == "decode":
@@ -170,9 +161,18 @@ class CudaRank:
             else:
                 self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
                                       wants_logits=wants)  # fmt: skip
+        ended = self._exchange.end(run, num_rows) if self._exchange else None
+        if ended is not None:
+            return ended
         if not run.head:
             return self._scratch["hidden"][:num_rows]
         return self._scratch["logits"][: (num_rows if step.phase == "decode" else 1) * wants]
+
+    def take(self, layer: int, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """As GroupModel says; the parts may lie on other devices that this one can read."""
+        assert self._exchange is not None, "a rank of a TP group"
+        self._exchange.take(parts)
+        return self._scratch["hidden"][: parts[0].shape[0]]
 
     def read(self, rows: torch.Tensor) -> torch.Tensor:
         """Logits come through pinned memory that is there once."""
@@ -227,7 +227,7 @@ class CudaRank:
 
     def _decode(self, run: Run, num_rows: int, longest: int, wants: bool) -> None:
         reach = self.reach(longest)
-        key = (run, num_rows, reach, wants)
+        key = (run, num_rows, reach, wants, self._exchange.key if self._exchange else ())
         self._graph(key, lambda: self._segments.decode(run, num_rows, reach, wants_logits=wants))
 
     def _graph(self, key: Any, launch: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from plancc.executor.backend.cuda_memory import allocate, total_bytes
 from plancc.executor.group import Group, root_merges
+from plancc.ir.instruction import Run
 from plancc.ir.sizes import LINK_SLOTS
 from plancc.ir.tiles import Span, subtree_roots
 from plancc.kernels.gpu.partials import partials
@@ -22,8 +23,7 @@ Tensor = torch.Tensor
 
 class CudaExchange:
     """Partial rows [rows, roots, hidden_size] in two slots, by turns: one is still read by the
-    others while the next layer's is written. `is_pending`: rows have come that the next run adds.
-    """
+    others while the next layer's is written."""
 
     def __init__(self, group: Group, rows: int, hidden_size: int, device: torch.device) -> None:
         self.group, self._max_rows = group, rows
@@ -42,6 +42,7 @@ class CudaExchange:
 
     @property
     def is_pending(self) -> bool:
+        """Whether rows have come that the next run adds."""
         return bool(self._parts)
 
     @property
@@ -49,22 +50,21 @@ class CudaExchange:
         """What a graph of the next run would have frozen: where it reads, and where it writes."""
         return (self._slot, *(part.data_ptr() for part in self._parts))
 
-    def turn(self) -> None:
-        """The next run with a layer writes into the other slot."""
-        self._slot = (self._slot + 1) % LINK_SLOTS
+    def begin(self, run: Run) -> bool:
+        """Before a run: the other slot's turn, if it has a layer. Whether it begins with a sum."""
+        if run.layers[0] != run.layers[1]:
+            self._slot = (self._slot + 1) % LINK_SLOTS
+        return self.is_pending
+
+    def end(self, run: Run, count: int) -> Tensor | None:
+        """Once a run is launched: the partial rows that it ends with, if it has a layer."""
+        self._parts = ()
+        return self._rows(count) if run.layers[0] != run.layers[1] else None
 
     def take(self, parts: Sequence[Tensor]) -> None:
         """Every rank's partial rows, in rank order, on devices that this one can read."""
         assert len(parts) == len(self.group.shares), f"{len(parts)} of {len(self.group.shares)}"
         self._parts = tuple(parts)
-
-    def drop(self) -> None:
-        """They were added."""
-        self._parts = ()
-
-    def rows(self, count: int) -> Tensor:
-        """What a run with a layer ended with."""
-        return self._slots[self._slot][:count]
 
     def add(
         self, residual: Tensor, gained: Tensor | None, squares: Tensor | None, gain: Tensor | None
@@ -80,10 +80,13 @@ class CudaExchange:
     ) -> None:  # fmt: skip
         """Launch the product of x and this rank's columns of down, into the slot."""
         count = min(x.shape[0], self._max_rows)
-        partials(x[:count], down, self.rows(count), tiling=tiling, roots=self._roots,
+        partials(x[:count], down, self._rows(count), tiling=tiling, roots=self._roots,
                  halves=halves, counters=counters, bounds=bounds, group=group)  # fmt: skip
 
     def prompt(self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int) -> None:
         """The same for prompt rows."""
-        prompt_partials(x, down, self.rows(x.shape[0]), roots=self._roots, bounds=bounds,
+        prompt_partials(x, down, self._rows(x.shape[0]), roots=self._roots, bounds=bounds,
                         group=group)  # fmt: skip
+
+    def _rows(self, count: int) -> Tensor:
+        return self._slots[self._slot][:count]
