@@ -1,72 +1,33 @@
 """Weights from safetensors files straight to where they run: only the byte ranges that are needed.
 
-Ranges are read, never mapped, so no page of another rank's tensor is touched. Where a parameter
-lies in host memory in the file's own dtype, bytes land in it directly; else they pass through one
-staging block. Peak memory is the parameters and that block.
+Several threads read. Where a parameter lies in host memory in the file's own dtype, bytes land in
+it directly; else they pass through a ring of blocks. Peak memory is the parameters and that ring.
 """
 
 import hashlib
-import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import prod
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal
 
 import torch
 
 from plancc.executor.backend.api import RankModel
+from plancc.executor.range_reader import RangeReader
+from plancc.executor.weight_blocks import Block, blocks_of, is_direct
+from plancc.executor.weight_staging import Lane, StagingBlock, StagingRing, lane_to
 from plancc.executor.weights import check_entry
-from plancc.ir.dtype import SAFETENSORS_DTYPE, SAFETENSORS_ITEMSIZE
 from plancc.ir.errors import BadInput, Stale
 from plancc.ir.tensors import TensorPiece
 from plancc.ir.weight_index import TensorEntry
 
-READ_BYTES = 2**20  # a slow disk shows progress, a fast one is not held up
-OnBytes = Callable[[int], None]
+__all__ = ["RangeReader", "load_rank"]
 
-
-@dataclass
-class RangeReader:
-    """Reads byte ranges of a folder's files and counts them."""
-
-    folder: Path
-    on_bytes: OnBytes
-    bytes_read: int = 0
-    _files: dict[str, int] = field(default_factory=dict)
-    _open: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._open.close()
-
-    def read(self, file: str, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset` on. Raises BadInput when the file ends before."""
-        if file not in self._files:
-            descriptor = os.open(self.folder / file, os.O_RDONLY | os.O_CLOEXEC)
-            self._files[file] = descriptor
-            self._open.callback(os.close, descriptor)
-        done = 0
-        while done < len(target):
-            block = target[done : done + READ_BYTES]
-            count = os.preadv(self._files[file], [block], offset + done)
-            if count == 0:
-                raise BadInput(f"{self.folder / file}: expected {len(target)} bytes at {offset}, "
-                               f"the file ends after {done} of them")  # fmt: skip
-            done += count
-            self.bytes_read += count
-            self.on_bytes(count)
+_DIRECT_BYTES = 2**23
+_AHEAD = 2  # blocks that wait for a thread
+OnRead = Callable[[memoryview], None]
 
 
 def load_rank(
@@ -75,8 +36,9 @@ def load_rank(
     entries: Mapping[str, TensorEntry],
     reader: RangeReader,
     fingerprint: Literal["sampled", "full"] = "sampled",
+    lane_to: Callable[[torch.device], Lane] = lane_to,
 ) -> None:
-    """Write every parameter of a rank exactly once.
+    """Write every parameter of a rank exactly once, and return when they are written.
 
     needed: what the plan says the rank holds; it must be what the model has. With a full
     fingerprint, tensors that are read whole are hashed again. Raises BadInput naming a parameter
@@ -86,29 +48,94 @@ def load_rank(
     _check_cover(pieces, needed)
     targets = [model.parameter(piece) for piece in pieces]
     _check_apart(pieces, targets)
+    loading = _Loading(reader, lane_to)
     for piece, target in zip(pieces, targets, strict=True):
         entry = entries.get(piece.spec.name)
         if problem := check_entry(piece, entry):
             raise BadInput(f"weights: {problem}")
         assert entry is not None
-        digest = hashlib.sha256() if fingerprint == "full" and piece.span is None else None
-        _load_piece(piece, entry, target, reader, digest)
-        if digest is not None and digest.hexdigest() != entry.sha256:
-            raise Stale((f"tensor {piece.spec.name} in {entry.file}: sha256 was {entry.sha256}, "
-                         f"its bytes now give {digest.hexdigest()}",))  # fmt: skip
+        is_hashed = fingerprint == "full" and piece.span is None
+        loading.add(piece, entry, target, _Hash(entry).update if is_hashed else None)
+    loading.finish()
 
 
-def byte_ranges(piece: TensorPiece, entry: TensorEntry) -> Iterator[tuple[int, int]]:
-    """(offset, bytes) in the file, in the order of the piece's elements."""
-    item = SAFETENSORS_ITEMSIZE[entry.dtype]
-    row = prod(piece.spec.shape[1:]) * item
-    if piece.spec.cut != "columns" or piece.span is None:
-        for first, count in piece.row_runs():
-            yield entry.offset + first * row, count * row
-        return
-    first, end = piece.span
-    for index in range(piece.spec.shape[0]):
-        yield entry.offset + index * row + first * item, (end - first) * item
+class _Hash:
+    """sha256 of a tensor's bytes as they come, compared with the index at the last one."""
+
+    def __init__(self, entry: TensorEntry) -> None:
+        self._entry, self._left, self._digest = entry, entry.bytes, hashlib.sha256()
+
+    def update(self, memory: memoryview) -> None:
+        self._digest.update(memory)
+        self._left -= len(memory)
+        if self._left == 0:
+            self._compare(self._digest.hexdigest())
+
+    def _compare(self, found: str) -> None:
+        entry = self._entry
+        if found != entry.sha256:
+            raise Stale((f"tensor {entry.name} in {entry.file}: sha256 was {entry.sha256}, "
+                         f"its bytes now give {found}",))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A block under way from its file; `staged` where it does not land in its parameter."""
+
+    block: Block
+    memory: memoryview
+    staged: StagingBlock | None
+    future: "Future[None]"
+    on_read: OnRead | None
+
+
+@dataclass
+class _Loading:
+    """Blocks under way, finished in the order in which they began."""
+
+    reader: RangeReader
+    lane_to: Callable[[torch.device], Lane]
+    _readings: deque[_Reading] = field(default_factory=deque)
+    _rings: dict[torch.device, StagingRing] = field(default_factory=dict)
+
+    def add(
+        self, piece: TensorPiece, entry: TensorEntry, target: torch.Tensor, on_read: OnRead | None
+    ) -> None:
+        """Begin to fill a parameter; `on_read` hears of its bytes in order."""
+        ring = None if is_direct(entry, target) else self._ring(target.device)
+        size = ring.lane.block_bytes if ring else _DIRECT_BYTES
+        for block in blocks_of(piece, entry, target, size):
+            while len(self._readings) >= self._most:
+                self._end_oldest()
+            staged = ring.take(block.size_bytes) if ring else None
+            memory = _bytes_of(staged.memory if staged else block.target)[: block.size_bytes]
+            future = self.reader.start(block.file, block.ranges, memory)
+            self._readings.append(_Reading(block, memory, staged, future, on_read))
+
+    def finish(self) -> None:
+        while self._readings:
+            self._end_oldest()
+        for ring in self._rings.values():
+            ring.lane.finish()
+
+    @property
+    def _most(self) -> int:
+        """Blocks that are read, or wait for a thread, at once."""
+        return self.reader.num_threads + _AHEAD
+
+    def _end_oldest(self) -> None:
+        reading = self._readings.popleft()
+        reading.future.result()
+        if reading.on_read:
+            reading.on_read(reading.memory)
+        if reading.staged:
+            block = reading.block
+            self._ring(block.target.device).copy(reading.staged, block.target, block.dtype)
+
+    def _ring(self, device: torch.device) -> StagingRing:
+        if device not in self._rings:
+            self._rings[device] = StagingRing(self.lane_to(device), self._most)
+        return self._rings[device]
 
 
 def _check_cover(pieces: Sequence[TensorPiece], needed: Sequence[TensorPiece]) -> None:
@@ -140,65 +167,6 @@ def _check_apart(pieces: Sequence[TensorPiece], targets: Sequence[torch.Tensor])
                            f"would be overwritten")  # fmt: skip
 
 
-def _load_piece(
-    piece: TensorPiece, entry: TensorEntry, target: torch.Tensor, reader: RangeReader, digest: Any
-) -> None:
-    is_direct = (
-        target.device.type == "cpu"
-        and target.is_contiguous()
-        and SAFETENSORS_DTYPE[entry.dtype] == str(target.dtype).removeprefix("torch.")
-    )
-    ranges = byte_ranges(piece, entry)
-    if is_direct:
-        _read_into(_bytes_of(target), ranges, entry.file, reader, digest)
-        return
-    file_dtype = getattr(torch, SAFETENSORS_DTYPE[entry.dtype])
-    for rows, block_ranges in _blocks(piece, entry):
-        block = target[rows]
-        staging = torch.empty(block.shape, dtype=file_dtype)
-        _read_into(_bytes_of(staging), block_ranges, entry.file, reader, digest)
-        block.copy_(staging)
-
-
-def _read_into(
-    memory: memoryview,
-    ranges: Iterator[tuple[int, int]],
-    file: str,
-    reader: RangeReader,
-    digest: Any,
-) -> None:
-    at = 0
-    for offset, size in ranges:
-        reader.read(file, offset, memory[at : at + size])
-        at += size
-    assert at == len(memory), "the ranges are the piece's bytes"
-    if digest is not None:
-        digest.update(memory)
-
-
-def _blocks(
-    piece: TensorPiece, entry: TensorEntry
-) -> Iterator[tuple[slice, Iterator[tuple[int, int]]]]:
-    """Runs of rows of at most READ_BYTES (or one row), each with its byte ranges."""
-    num_rows, row = piece.shape[0], prod(piece.shape[1:]) * SAFETENSORS_ITEMSIZE[entry.dtype]
-    step = max(1, READ_BYTES // max(row, 1))
-    is_scattered = piece.span is not None and (piece.spec.cut == "columns" or piece.spec.fused)
-    per_row = list(_row_ranges(piece, entry, row)) if is_scattered else []
-    start = next(byte_ranges(piece, entry))[0] if num_rows else 0
-    for first in range(0, num_rows, step):
-        end = min(first + step, num_rows)
-        if per_row:
-            yield slice(first, end), iter(per_row[first:end])
-        else:
-            yield slice(first, end), iter([(start + first * row, (end - first) * row)])
-
-
-def _row_ranges(piece: TensorPiece, entry: TensorEntry, row: int) -> Iterator[tuple[int, int]]:
-    """(offset, bytes) of each row of the piece."""
-    for offset, size in byte_ranges(piece, entry):
-        yield from ((offset + at, row) for at in range(0, size, row))
-
-
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous tensor on the host."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+    return tensor.view(-1).view(torch.uint8).numpy().data

@@ -55,7 +55,7 @@ def main(path: Path) -> None:
             Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
             before, read = proc("status", "VmRSS"), proc("io", "rchar")
             share = Share(pieces_of(mode, worker), dtype)
-            with RangeReader(path.parent, lambda count: None) as reader:
+            with RangeReader(path.parent, lambda count: None, num_threads=4) as reader:
                 load_rank(share, share.pieces(), entries, reader)  # type: ignore[arg-type]
             row = {
                 "mode": mode,
