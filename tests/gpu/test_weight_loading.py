@@ -1,4 +1,4 @@
-"""Weights onto a card: whole, through a ring of pinned blocks that is much smaller than they are."""
+"""Weights onto a card: through a ring of pinned blocks that is much smaller than they are."""
 
 from dataclasses import dataclass
 from pathlib import Path
