@@ -188,11 +188,11 @@ class Rank:
 
     def _run(self, flight: Flight, item: Run) -> None:
         assert flight.step is not None
-        start = self._now(flight)
         exchanger = self.exchanger
         if exchanger and flight.at in self._before_exchange:
             exchanger.expect(flight.step.num_rows)
         self.model.begin(flight.step)
+        start = self._now(flight)
         flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
         if exchanger:
             exchanger.release()

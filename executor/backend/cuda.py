@@ -33,7 +33,6 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
 from plancc.ir.tensors import TensorPiece, rank_pieces
-from plancc.kernels.gpu.sample import pick
 from plancc.kernels.gpu.tilings import power_of_two
 
 _LEAST_REACH = 128  # what decode attention takes at once where heads are of usual width
@@ -155,7 +154,7 @@ class CudaRank:
             has_sum = self._exchange is not None and self._exchange.begin(run)
             if not run.embed and not has_sum:
                 assert hidden is not None
-                self._scratch["incoming"][:num_rows].copy_(hidden, non_blocking=True)
+                self._segments.incoming = self._incoming(step, hidden)
             if step.phase == "decode":
                 self._decode(run, power_of_two(num_rows), max(step.positions), wants)
             else:
@@ -201,23 +200,16 @@ class CudaRank:
         """Tokens of rows up to a position, to a power of two, so that graphs are few."""
         return max(_LEAST_REACH, power_of_two(position + 1))
 
-    def feed(self, run: Run, num_rows: int, longest: int) -> None:
-        """One more greedy decode step of the rows staged last, without the host: the largest logit
-        of each becomes its next token, one position on. `longest` bounds the positions."""
-        with self.on_stream():
-            self._graph(("feed", run, num_rows, self.reach(longest)), lambda: self._feed(
-                run, num_rows, self.reach(longest)))  # fmt: skip
-
-    def staged_tokens(self, num_rows: int) -> torch.Tensor:
-        """On the device: the tokens that the next `feed` begins with."""
-        self.wait()
-        return self._staging.token_ids[:num_rows]
-
-    def _feed(self, run: Run, num_rows: int, reach: int) -> None:
-        self._segments.decode(run, num_rows, reach, wants_logits=True)
-        s = self._scratch
-        pick(s["logits"][:num_rows], s["bests"], s["places"], s["counters"],
-             self._staging.token_ids, self._staging.positions)  # fmt: skip
+    def _incoming(self, step: Step, hidden: torch.Tensor) -> torch.Tensor:
+        """Where a segment reads its rows: where they are, if the kernels can and nothing else will
+        stand there when their launches are repeated; else in scratch."""
+        is_whole = step.phase == "prompt" or step.num_rows == power_of_two(step.num_rows)
+        is_fixed = step.phase == "prompt" or self.is_recorded or not self._uses_graphs
+        if hidden.device == self.device and is_whole and is_fixed:
+            return hidden
+        here = self._scratch["incoming"]
+        here[: step.num_rows].copy_(hidden, non_blocking=True)
+        return here
 
     def _check_pages(self, step: Step) -> None:
         """The one allocator gave a page for every row."""

@@ -56,6 +56,7 @@ class Segments:
     scratch: Scratch
     staging: Staging
     exchange: CudaExchange | None = None
+    incoming: Tensor | None = None  # rows that the next segment begins with, if it does not embed
 
     def decode(self, run: Run, num_rows: int, reach: int, *, wants_logits: bool) -> None:
         """Rows of `incoming`, or of the staged tokens, to `hidden` or `logits`."""
@@ -89,9 +90,10 @@ class Segments:
 
     def _enter(self, run: Run, num_rows: int, positions: Tensor | None, first: int) -> None:
         s, rows = self.scratch, self._rows(run.layers[0], num_rows)
-        source, tokens = s["incoming"], None
+        source, tokens = self.incoming, None
         if run.embed:
             source, tokens = self.weights.buffers["embedding"], self.staging.token_ids
+        assert source is not None
         enter(source, tokens, positions, rows.hidden, rows.gained, rows.squares,
               self._gain(run, run.layers[0]), s.inv_freq, s.factors, s["angles"],
               first_position=first)  # fmt: skip

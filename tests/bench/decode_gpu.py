@@ -26,7 +26,7 @@ from plancc_cpu_ranks import runtime_of
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.executor.backend.cuda import CudaBackend, CudaRank
 from plancc.executor.kv_pages import KvPages
-from plancc.executor.step import Step
+from plancc.executor.step import Drawn, Step
 from plancc.ir.instruction import Run
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
@@ -112,18 +112,22 @@ class Bench:
 
     def decode_us(self, rows: int, context: int) -> float:
         """Microseconds a step, over NEW_TOKENS steps from `context` tokens on."""
-        slots = tuple(range(rows))
-        step = Step("decode", slots, (context,) * rows, tuple(range(5, 5 + rows)))
         found = []
         for _ in range(RUNS + 1):
-            self._step(step)
-            torch.cuda.synchronize()
+            drawn = self._next(rows, context, None)
+            self.rank.wait()
             start = time.perf_counter()
-            for i in range(NEW_TOKENS):
-                self.rank.feed(self.run, rows, context + i)
-            torch.cuda.synchronize()
+            for i in range(1, NEW_TOKENS + 1):
+                drawn = self._next(rows, context + i, drawn)
+            self.rank.wait()
             found.append((time.perf_counter() - start) * 1e6 / NEW_TOKENS)
         return statistics.median(found[1:])
+
+    def _next(self, rows: int, position: int, fed: Drawn | None) -> Drawn:
+        """A step of `rows` slots, from the tokens that the last one drew."""
+        ids = () if fed else tuple(range(5, 5 + rows))
+        step = Step("decode", tuple(range(rows)), (position,) * rows, ids, fed=fed)
+        return self.rank.draw(self._step(step))
 
     def host_us(self, context: int) -> float:
         """Microseconds a step where the host takes the token from the logits, as planrun does."""

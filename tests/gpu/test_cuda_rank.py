@@ -86,13 +86,13 @@ def test_greedy_on_the_device_is_greedy_on_the_host() -> None:
     ranks = opened("plain", "bfloat16")
     tokens = ranks.greedy(range(100, 140), 20)
     first = int(ranks.prompt(0, range(100, 140)).argmax())
-    rank, found = ranks.ranks[0], [first]
+    rank, found, fed = ranks.ranks[0], [first], None
     run = Run(segment=0, layers=(0, 4), embed=True, head=True)
     pages = ranks.pages.grow(0, 64)
-    step = Step("decode", (0,), (40,), (first,), pages)
-    rank.begin(step)
-    rank.run(run, step, None)
     for position in range(40, 59):
-        rank.feed(run, 1, position)
-        found.append(int(rank.staged_tokens(1)))
+        ids = () if fed else (first,)
+        step = Step("decode", (0,), (position,), ids, pages if not fed else (), fed=fed)
+        rank.begin(step)
+        fed = rank.draw(rank.run(run, step, None))
+        found.append(*fed.ids())
     assert found == tokens

@@ -1,6 +1,6 @@
 """A whole plan in this process: every rank on one thread, every link local, no processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,12 @@ REAL = FAKE | {"cpu": "plancc.executor.backend.cpu:CpuBackend"}
 class LocalRun:
     plan: Plan
     folder: Path
+    backends: Mapping[str, str] = field(default_factory=lambda: REAL)
     reports: list[RankReport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         entries = weight_index(self.folder).by_name()
-        opened = open_models(self.plan, seats_of(self.plan), REAL)
+        opened = open_models(self.plan, seats_of(self.plan), self.backends)
         with RangeReader(self.folder, on_bytes=lambda count: None) as reader:
             for item in opened:
                 load_rank(item.model, pieces_of(self.plan, item.seat), entries, reader)

@@ -1,0 +1,164 @@
+"""One model in several shapes with all ranks on one card: what stages, hops and exchanges cost.
+
+Prints one JSON line. Weights are random, made on the device, and the same in every shape, so the
+tokens must be; a table of what differs goes to stderr. Asserts no time.
+
+    python tests/bench/plans_gpu.py [--shapes "1,2,3,tp2,tp4"] [--layers 32] [--tokens 128]
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch
+from decode_gpu import LLAMA_8B, commit
+from plancc_gpu_plans import BACKENDS, on_cards
+from plancc_group_plans import group_plan, stage
+
+from plancc.compiler.frontends.architectures import read_architecture
+from plancc.compiler.placement.placement import PlacedStage
+from plancc.executor.engine import Engine
+from plancc.executor.opening import link_up, open_models
+from plancc.executor.pulse import Pulse
+from plancc.executor.request import Outcome, RankReport, Request, Sampled
+from plancc.executor.seats import seats_of
+from plancc.executor.step_codec import ReportAsk
+from plancc.ir.manifest import ModelManifest
+from plancc.ir.plan import Plan
+
+TILES, RUNS = 16, 3
+
+
+def stages_of(shape: str, layers: int) -> list[PlacedStage]:
+    """`3`: so many equal stages; `tp2`: one group; `2xtp2`: stages of groups."""
+    count, _, ranks = shape.partition("tp") if "tp" in shape else (shape, "", "1")
+    num_stages, num_ranks = int(count.rstrip("x") or 1), int(ranks)
+    cuts = [round(i * layers / num_stages) for i in range(num_stages + 1)]
+    tiles = [round(i * TILES / num_ranks) for i in range(1, num_ranks)]
+    mixer: Any = "replicated" if num_ranks > 1 else "single"
+    return [
+        stage(span, *(f"cpu{index * num_ranks + r}" for r in range(num_ranks)), tiles=tiles,
+              mixer=mixer)
+        for index, span in enumerate(pairwise(cuts))
+    ]  # fmt: skip
+
+
+class Run:
+    """An opened plan with random weights, and its driver."""
+
+    def __init__(self, plan: Plan, mode: str) -> None:
+        self.plan, self.reports = plan, list[RankReport]()
+        opened = open_models(plan, seats_of(plan), BACKENDS[mode])
+        for item in opened:
+            for piece in item.model.pieces():
+                fill(piece, item.model.parameter(piece))
+        torch.cuda.synchronize()
+        self.engine = Engine(plan)
+        self.ranks = link_up(plan, opened, None, Pulse(), on_logits=self.engine.on_logits,
+                             on_report=self.reports.append)  # fmt: skip
+        self.engine.attach(self.ranks)
+
+    def answer(self, prompt: int, tokens: int, **fields: Any) -> tuple[list[int], Outcome]:
+        ids = tuple(7919 * (i + 1) % 100_000 for i in range(prompt))
+        asked = Request(prompt_ids=ids, max_tokens=tokens, **fields)
+        *rows, outcome = self.engine.generate(asked)
+        assert isinstance(outcome, Outcome)
+        return [row.token for row in rows if isinstance(row, Sampled)], outcome
+
+    def parts(self, prompt: int) -> dict[str, Any]:
+        """Medians, us: each rank's segments a step, hops, and exchanges a layer."""
+        _, outcome = self.answer(prompt, 40, wants_times=True)
+        self.reports.clear()
+        self.engine.ask_reports(ReportAsk(outcome.slot, outcome.num_tokens, wants_kv=False))
+        ranks = {report.rank: report for report in self.reports}
+        hops = []
+        for index, link in enumerate(self.plan.links):
+            if link.payload == "hidden":
+                sent, got = ranks[link.from_].sent[index], ranks[link.to].received[index]
+                hops.append(median([b - a for a, b in zip(sent, got, strict=True)]))
+        layers = sum(b - a for a, b in (stage.layers for stage in self.plan.stages))
+        return {"segments_us": [median(ranks[r].run_ns) for r in sorted(ranks)], "hops_us": hops,
+                "exchange_us_a_layer": [median(ranks[r].exchange_ns) / layers for r in
+                                        sorted(ranks) if ranks[r].exchange_ns]}  # fmt: skip
+
+
+def median(times_ns: Any) -> float:
+    return round(statistics.median(times_ns) / 1e3, 1)
+
+
+def fill(piece: Any, view: torch.Tensor) -> None:
+    """The same numbers for the same piece of a tensor, whoever holds it."""
+    shape, (first, end) = piece.spec.shape, piece.span or (0, None)
+    whole = torch.empty(shape, dtype=view.dtype, device=view.device)
+    whole.normal_(generator=torch.Generator(view.device).manual_seed(hash_of(piece.spec.name)))
+    if whole.dim() == 1:
+        whole.mul_(0.1).add_(1.0)
+    else:
+        whole.mul_(shape[1] ** -0.5)
+    if piece.span is None:
+        view.copy_(whole)
+    else:
+        view.copy_(whole[:, first:end] if piece.spec.cut == "columns" else whole[first:end])
+
+
+def hash_of(name: str) -> int:
+    return sum((i + 1) * byte for i, byte in enumerate(name.encode()))
+
+
+def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any,
+            asked: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
+    stages = stages_of(shape, len(manifest.layers))
+    plan = on_cards(group_plan(manifest, stages, context=8448, prefill_chunk=512), transport)
+    run = Run(plan, mode)
+    found: dict[str, Any] = {"shape": shape, "mode": mode, "transport": transport}
+    run.answer(64, 200)  # compiles, and records graphs of every length that follows
+    for prompt in asked.prompts:
+        run.answer(prompt, 4)
+        times, prefills = [], []
+        for _ in range(RUNS):
+            tokens, outcome = run.answer(prompt, asked.tokens)
+            times.append(statistics.median(outcome.decode_ns))
+            prefills.append(outcome.prefill_ns)
+        found[f"after {prompt}"] = {
+            "step_us": median(times), "tok_s": round(1e9 / statistics.median(times), 1),
+            "prefill_tok_s": round(prompt * 1e9 / statistics.median(prefills)),
+            "tokens": hash_of(str(tokens)), **run.parts(prompt)}  # fmt: skip
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shapes", default="1,2,3,tp2,tp4")
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--modes", default="OneCard:p2p")
+    parser.add_argument("--prompts", type=lambda text: list(map(int, text.split(","))),
+                        default=[64])  # fmt: skip
+    asked = parser.parse_args()
+    config = LLAMA_8B | {"num_hidden_layers": asked.layers}
+    shape = read_architecture(config, where="config.json", name="llama-8b", tied=None).shape
+    manifest = ModelManifest.model_validate(shape.model_dump() | {"format": "plancc.model/1"})
+    rows = []
+    for name in asked.shapes.split(","):
+        for mode in asked.modes.split(","):
+            try:
+                rows.append(measure(manifest, name, *mode.split(":"), asked))
+            except Exception as error:  # the other shapes are worth knowing
+                rows.append({"shape": name, "mode": mode, "error": repr(error)[:300]})
+            print(rows[-1], file=sys.stderr, flush=True)
+            gc.collect()
+            torch.cuda.empty_cache()
+    print(json.dumps({"bench": "plans_gpu", "device": torch.cuda.get_device_name(),
+                      "torch": torch.__version__, "commit": commit(), "rows": rows}))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Whole plans with every rank on this machine's one card: the bits of one device in any shape."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device here", allow_module_level=True)
+
+from plancc_checkpoints import TinyLlama, write_checkpoint
+from plancc_gpu_plans import BACKENDS, on_cards
+from plancc_group_plans import group_plan, stage
+from plancc_local_run import Answer, LocalRun
+from plancc_plans import manifest_of
+
+from plancc.compiler.placement.placement import PlacedStage
+from plancc.ir.manifest import ModelManifest
+
+pytestmark = pytest.mark.gpu
+PROMPT = [7 * i % 300 for i in range(310)]
+SPEC = TinyLlama(num_layers=5, hidden_size=256, intermediate_size=704, num_heads=8, num_kv_heads=2,
+                 dtype="bfloat16")  # fmt: skip
+
+
+def group(
+    layers: tuple[int, int], first: int, *tiles: int, mixer: str = "replicated"
+) -> PlacedStage:
+    names = [f"cpu{first + i}" for i in range(len(tiles) + 1)]
+    return stage(layers, *names, tiles=tiles, mixer=mixer)  # type: ignore[arg-type]
+
+
+PIPELINES = {
+    "2 stages": [stage((0, 2), "cpu0"), stage((2, 5), "cpu1")],
+    "3 stages": [stage((0, 1), "cpu0"), stage((1, 4), "cpu1"), stage((4, 5), "cpu2")],
+}
+GROUPS = {
+    "2 equal": [group((0, 5), 0, 8)],
+    "2 unequal": [group((0, 5), 0, 3)],
+    "4 unequal": [group((0, 5), 0, 1, 4, 15)],
+    "2 x 2": [group((0, 2), 0, 8), group((2, 5), 2, 9)],
+    "single, group of 3": [stage((0, 1), "cpu0"), group((1, 5), 1, 2, 9)],
+    "group, single": [group((0, 3), 0, 7), stage((3, 5), "cpu2")],
+}
+MODES = ("OneCard", "Eager", "Delayed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("cards") / "toy", SPEC)
+
+
+@pytest.fixture(scope="module")
+def manifest(folder: Path) -> ModelManifest:
+    return manifest_of(folder, SPEC)
+
+
+def run(
+    manifest: ModelManifest, folder: Path, stages: list[PlacedStage], mode: str = "OneCard",
+    transport: str = "p2p", head: str = "last", chunk: int = 128,
+) -> LocalRun:  # fmt: skip
+    plan = group_plan(manifest, stages, head=head, context=400,  # type: ignore[arg-type]
+                      prefill_chunk=chunk)  # fmt: skip
+    return LocalRun(on_cards(plan, transport), folder, BACKENDS[mode])  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def alone(manifest: ModelManifest, folder: Path) -> Answer:
+    return run(manifest, folder, [stage((0, 5), "cpu0")]).answer(PROMPT, 70)
+
+
+def check(one: LocalRun, alone: Answer) -> None:
+    """By digests of every step's logits and of the KV, twice; and by tokens drawn ahead."""
+    for _ in range(2):  # the second time replays every graph
+        assert one.answer(PROMPT, 70) == alone
+    for _ in range(2):
+        ahead = one.answer(PROMPT, 70, wants_digests=False)
+        assert (ahead.tokens, ahead.kv) == (alone.tokens, alone.kv)
+    timed = one.answer(PROMPT, 70, wants_digests=False, wants_times=True)
+    assert (timed.tokens, timed.kv) == (alone.tokens, alone.kv)
+
+
+@pytest.mark.parametrize("transport", ["p2p", "staged"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", PIPELINES)
+def test_a_pipeline_gives_the_bits_of_one_device(
+    shape: str, mode: str, transport: str, manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    check(run(manifest, folder, PIPELINES[shape], mode, transport, chunk=100), alone)
+
+
+def test_a_head_on_the_first_stage_and_other_chunks_change_nothing(
+    manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    for chunk in (37, 310):
+        check(run(manifest, folder, PIPELINES["2 stages"], head="first", chunk=chunk), alone)
+
+
+@pytest.mark.parametrize("transport", ["p2p", "staged"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", GROUPS)
+def test_a_group_gives_the_bits_of_one_device(
+    shape: str, mode: str, transport: str, manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    check(run(manifest, folder, GROUPS[shape], mode, transport), alone)
+
+
+def test_hops_and_segments_are_timed_where_it_is_asked(
+    manifest: ModelManifest, folder: Path
+) -> None:
+    one = run(manifest, folder, PIPELINES["2 stages"])
+    one.answer(PROMPT, 20, wants_times=True)
+    source, target = sorted(one.reports, key=lambda report: report.rank)
+    for report in (source, target):
+        assert len(report.run_ns) == 19
+        assert all(0 < time < 1e9 for time in report.run_ns)
+    (link,) = (index for index, x in enumerate(one.plan.links) if x.payload == "hidden")
+    hops = [b - a for a, b in zip(source.sent[link], target.received[link], strict=True)]
+    assert -5_000 < sorted(hops)[len(hops) // 2] < 1e7
+
+
+def test_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """2,048 rows of 8,192 numbers in two slots, with copies that end 0 to 20 ms late."""
+    spec = replace(SPEC, num_layers=2, hidden_size=8192, intermediate_size=64, num_heads=2,
+                   num_kv_heads=1, head_dim=64, max_context=8192)  # fmt: skip
+    folder = write_checkpoint(tmp_path / "wide", spec)
+    manifest, prompt = manifest_of(folder, spec), [11 * i % 300 for i in range(6200)]
+    made: Callable[..., LocalRun] = lambda mode, transport: LocalRun(  # noqa: E731
+        on_cards(group_plan(manifest, [stage((0, 1), "cpu0"), stage((1, 2), "cpu1")],
+                            context=6400, prefill_chunk=2048), transport),
+        folder, BACKENDS[mode])  # fmt: skip
+    expected = made("OneCard", "p2p").answer(prompt, 8)
+    for transport in ("p2p", "staged"):
+        assert made("Delayed", transport).answer(prompt, 8) == expected

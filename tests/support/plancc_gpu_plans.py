@@ -1,0 +1,74 @@
+"""Plans whose ranks are on cards, run in this process: in Triton's interpreter, or all on one card.
+
+The backends are named by BACKENDS; a plan made for CPU devices is moved by `on_cards`.
+"""
+
+from typing import Any
+
+import torch
+
+from plancc.executor.backend.cuda import CudaBackend, CudaRank
+from plancc.executor.backend.cuda_link import CudaLink
+from plancc.ir.plan import Plan, Transport
+
+_SPINS_PER_MS = 1_500_000
+
+
+class Interpreted(CudaBackend):
+    def __init__(self) -> None:
+        super().__init__("cpu")
+
+
+class OneCard(CudaBackend):
+    """Every device of the plan is this machine's first card."""
+
+    def __init__(self, *, uses_graphs: bool = True) -> None:
+        super().__init__("cuda", uses_graphs=uses_graphs)
+
+    def open(self, **asked: Any) -> CudaRank:
+        return super().open(**asked | {"uuid": None})
+
+
+class Eager(OneCard):
+    def __init__(self) -> None:
+        super().__init__(uses_graphs=False)
+
+
+class Delayed(OneCard):
+    """Every copy ends late, each by another time, so that whoever does not wait reads too early."""
+
+    def link(self, *args: Any, **asked: Any) -> CudaLink:
+        return _DelayedLink(super().link(*args, **asked))  # type: ignore[return-value]
+
+
+class _DelayedLink:
+    def __init__(self, link: CudaLink) -> None:
+        self._link, self._count = link, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    def send_rows(self, rows: torch.Tensor) -> None:
+        self._count += 1
+        with self._link._source.on_stream():
+            torch.cuda._sleep(_SPINS_PER_MS * (self._count * 7 % 21))
+        self._link.send_rows(rows)
+
+
+BACKENDS = {
+    name: {"cuda": f"plancc_gpu_plans:{name}"} for name in ("Interpreted", "OneCard", "Eager",
+                                                            "Delayed")
+}  # fmt: skip
+
+
+def on_cards(plan: Plan, transport: Transport = "p2p") -> Plan:
+    """The same ranks on devices of kind cuda, in one worker; rows go by the transport."""
+    names = tuple(device.name for device in plan.devices)
+    worker = plan.runtime.workers[0].model_copy(update={"devices": names, "threads": None})
+    return plan.model_copy(
+        update={
+            "devices": tuple(d.model_copy(update={"kind": "cuda"}) for d in plan.devices),
+            "links": tuple(x.model_copy(update={"transport": transport}) for x in plan.links),
+            "runtime": plan.runtime.model_copy(update={"workers": (worker,)}),
+        }
+    )
