@@ -10,6 +10,7 @@ from plancc.ir.errors import BadInput
 if TYPE_CHECKING:
     from plancc.executor.backend.api import Backend
     from plancc.executor.machine import KindHost
+    from plancc.executor.probe_kinds import KindProbe
 
 BACKENDS: Mapping[str, str] = MappingProxyType(
     {
@@ -28,6 +29,14 @@ HOSTS: Mapping[str, str] = MappingProxyType(
 )
 """kind -> what this machine has of it; these modules import no torch."""
 
+PROBES: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "plancc.executor.probe_cpu:CpuProbe",
+        "cuda": "plancc.executor.probe_cuda:CudaProbe",
+    }
+)
+"""kind -> how its devices are found and measured."""
+
 
 def backend_of(kind: str, table: Mapping[str, str] = BACKENDS) -> "Backend":
     """The backend for devices of a kind. Raises BadInput for a kind that none here runs."""
@@ -40,6 +49,11 @@ def backend_of(kind: str, table: Mapping[str, str] = BACKENDS) -> "Backend":
 def host_of(kind: str, table: Mapping[str, str] = HOSTS) -> "KindHost":
     """What this machine has of a kind; one that the table does not name is in its memory."""
     return cast("KindHost", _made(table.get(kind, _IN_HOST_MEMORY)))
+
+
+def probe_of(kind: str, table: Mapping[str, str] = PROBES) -> "KindProbe":
+    """How devices of a kind that is in the table are found and measured."""
+    return cast("KindProbe", _made(table[kind]))
 
 
 def _made(where: str) -> object:

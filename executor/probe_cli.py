@@ -1,6 +1,7 @@
 """`planprobe`: measure this host into topo.yaml."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-o", "--output", type=_FILE, help="The topology's file.")
 @click.option("--name", help="Of the topology; default: the file's name.")
-@click.option("--cpu-devices", type=int, metavar="N", help="CPU devices cpu0 ..; default 1.")
+@click.option("--cards", metavar="all|none|0,1",
+              help="Cards to measure, by number or by the beginning of their uuid; default: "
+                   "all.")  # fmt: skip
+@click.option("--cpu-devices", type=int, metavar="N",
+              help="CPU devices cpu0 .. beside the cards; default: one where there are no "
+                   "cards.")  # fmt: skip
 @click.option("--cpu-memory", multiple=True, metavar="SIZE",
               help="What a CPU device may hold, e.g. 300MiB: one value for all, or one each "
                    "(commas, or the flag again); default: the free RAM / N.")  # fmt: skip
@@ -90,17 +96,18 @@ def _measure(
 
     old = read_topology(refresh) if refresh else None
     options = (
-        options_to_refresh(old, flags, target, quick=quick)
+        options_to_refresh(old, flags, target, os.environ, quick=quick)
         if old
-        else options_from_flags(flags, target, quick=quick)
+        else options_from_flags(flags, target, os.environ, quick=quick)
     )
     began = time.monotonic()
     with Progress(options.num_steps) as progress:
-        topology = probe(options, progress.step)
+        measured = probe(options, progress.step)
+    topology = measured.topology
     write_topology(topology, target)
     seconds = round(time.monotonic() - began, 1)
-    show_summary(topology, target, f"measured in {seconds} s")
-    answer = {**_summary(topology, target), "seconds": seconds}
+    show_summary(topology, target, f"measured in {seconds} s", measured.warnings)
+    answer = {**_summary(topology, target), "seconds": seconds, "warnings": measured.warnings}
     if old:
         moved = changes(old, topology)
         answer |= {"changes": [one.data() for one in moved], "text": describe_changes(moved)}

@@ -8,6 +8,7 @@ from plancc.ir.curve import Points
 from plancc.ir.topology import Device, Exchange, Topology
 from plancc.ir.units import format_bytes
 
+MIB, GIB = 2**20, 2**30
 _SAME_PERCENT = 3.0  # two measurements in a row scatter by about this much
 
 
@@ -60,6 +61,10 @@ def describe_changes(rows: list[Change]) -> str:
 
 
 def _device_changes(old: Device, new: Device) -> Iterator[Change]:
+    if new.overhead_bytes and old.overhead_bytes:  # a card: what it has free is measured too
+        yield Change(f"{new.name} free", old.free_bytes / GIB, new.free_bytes / GIB, "GiB")
+        yield Change(f"{new.name} overhead", old.overhead_bytes / MIB, new.overhead_bytes / MIB,
+                     "MiB")  # fmt: skip
     if old.launch_us:
         yield Change(f"{new.name} launch", old.launch_us, new.launch_us, "us")
     yield from _rate_changes(f"{new.name} read", new.read_points, old.read_curve().us)

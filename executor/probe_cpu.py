@@ -1,16 +1,58 @@
-"""CPU devices: what a host has of memory and cores, and how its devices are declared.
-
-The only module of the probe that knows this kind of device: everything measured goes through the
-backend of the device's kind.
-"""
+"""CPU devices: what a host has of memory and cores, and how its devices are declared."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from plancc.executor.machine import available_bytes, num_cores
-from plancc.executor.probe import DeclaredDevice
+from plancc.executor.machine import Card, available_bytes, num_cores
+from plancc.executor.probe_kinds import MIB, DeclaredDevice, Scale
 from plancc.ir.errors import BadInput
+from plancc.ir.topology import Device
 from plancc.ir.units import format_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+_SCALE = Scale(
+    read_sizes=tuple(half * MIB // 2 for half in (1, 2, 4, 8, 16, 32, 128)),
+    rotated_bytes=256 * MIB,
+    matmul_rows=(64, 128, 256, 512),
+    matmul_bytes=2 * MIB,
+    matmul_total=16 * MIB,
+    tiny_total=MIB,
+    seconds=0.5,
+)
+_QUICK = Scale(
+    read_sizes=tuple(half * MIB // 2 for half in (1, 4, 16, 64)),
+    rotated_bytes=128 * MIB,
+    matmul_rows=(64, 256),
+    matmul_bytes=2 * MIB,
+    matmul_total=16 * MIB,
+    tiny_total=MIB,
+    seconds=0.15,
+)
+
+
+class CpuProbe:
+    """KindProbe of devices that are a part of the host: they are declared, never found."""
+
+    shares_process = False
+
+    def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
+        return ()
+
+    def again(self, device: Device, where: str, environment: Mapping[str, str]) -> DeclaredDevice:
+        """The same budget: it was declared."""
+        return DeclaredDevice(device.name, device.kind, device.uuid, device.total_bytes,
+                              device.free_bytes, device.threads or num_cores(),
+                              device.reserve_bytes)  # fmt: skip
+
+    def scale(self, device: DeclaredDevice, *, is_quick: bool) -> Scale:
+        return _QUICK if is_quick else _SCALE
+
+    def can_reach(self, source: "torch.device", target: "torch.device") -> bool:
+        return True
 
 
 def declare_cpu_devices(

@@ -1,6 +1,7 @@
 """What two or more processes measure together: hops and exchanges over the links of a run."""
 
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -15,28 +16,37 @@ _WARM_UP = 2
 class LinkProbe:
     """This process as one rank of a group."""
 
-    def __init__(self, group: Group, rank: int, world_size: int) -> None:
-        self._group, self._rank, self._size = group, rank, world_size
+    def __init__(self, group: Group, rank: int) -> None:
+        self._group, self._rank = group, rank
 
-    def hop_clocks(self, source: int, target: int, size: int, times: int) -> list[int]:
-        """Clock in ns: before each send of `size` bytes at the source, after each take elsewhere.
+    def hop_clocks(
+        self, source: int, target: int, sizes: Sequence[int], times: int, where: torch.device
+    ) -> list[list[int]]:
+        """By size, clock in ns: before each send at the source, after each take elsewhere.
 
-        Both processes of one host read the same monotonic clock: the difference is one way.
+        Rows begin and end `where` the device here has them. Both processes of one host read the
+        same monotonic clock: the difference is one way.
         """
+        return [self._hop_clocks(source, target, size, times, where) for size in sizes]
+
+    def _hop_clocks(
+        self, source: int, target: int, size: int, times: int, where: torch.device
+    ) -> list[int]:
         peer = target if self._rank == source else source
         buffers = torch.zeros((LINK_SLOTS, 1, size), dtype=torch.uint8)
         acks = torch.zeros((LINK_SLOTS, 1, 64), dtype=torch.uint8)
+        rows = torch.zeros((1, size), dtype=torch.uint8, device=where)
         ends = (self._group, peer)
         if self._rank == source:
             outlet = GlooOutlet(*ends, 0, LINK_SLOTS, buffers, 0)
-            return _send(outlet, GlooInlet(*ends, _ACK, LINK_SLOTS, acks, 0), size, times)
+            return _send(outlet, GlooInlet(*ends, _ACK, LINK_SLOTS, acks, 0), times, rows)
         inlet = GlooInlet(*ends, 0, LINK_SLOTS, buffers, 0)
-        return _receive(inlet, GlooOutlet(*ends, _ACK, LINK_SLOTS, acks, 0), times)
+        return _receive(inlet, GlooOutlet(*ends, _ACK, LINK_SLOTS, acks, 0), times, rows)
 
-    def exchange_us(self, size: int, times: int) -> list[float]:
-        """us of each round in which every rank ends with the `size` bytes of every other."""
+    def exchange_us(self, size: int, times: int, peers: Sequence[int]) -> list[float]:
+        """us of each round in which each of `peers` ends with the `size` bytes of every other."""
         mine = torch.zeros(size, dtype=torch.uint8)
-        theirs = {peer: torch.zeros_like(mine) for peer in range(self._size) if peer != self._rank}
+        theirs = {peer: torch.zeros_like(mine) for peer in peers if peer != self._rank}
         return [self._round_us(mine, theirs) for _ in range(_WARM_UP + times)][_WARM_UP:]
 
     def _round_us(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> float:
@@ -48,27 +58,29 @@ class LinkProbe:
         return (time.monotonic_ns() - begin) / 1e3
 
 
-def _send(outlet: GlooOutlet, acks: GlooInlet, size: int, times: int) -> list[int]:
-    payload = torch.zeros((1, size), dtype=torch.uint8)
+def _send(outlet: GlooOutlet, acks: GlooInlet, times: int, payload: torch.Tensor) -> list[int]:
     clocks = []
     for _ in range(_WARM_UP + times):
         acks.expect(1)
         _compute_for(_GAP_S)
         clocks.append(time.monotonic_ns())
-        outlet.send_rows(payload)
+        outlet.send_rows(payload.cpu())
         acks.wait()
         acks.take_rows()
         acks.free()
     return clocks[_WARM_UP:]
 
 
-def _receive(inlet: GlooInlet, acks: GlooOutlet, times: int) -> list[int]:
+def _receive(inlet: GlooInlet, acks: GlooOutlet, times: int, landing: torch.Tensor) -> list[int]:
     ack = torch.zeros((1, 64), dtype=torch.uint8)
     clocks = []
     for _ in range(_WARM_UP + times):
         inlet.expect(1)
         inlet.wait()
-        inlet.take_rows()
+        rows = inlet.take_rows()
+        if landing.device != rows.device:
+            landing.copy_(rows)
+            landing[0, 0].item()  # it is there
         clocks.append(time.monotonic_ns())
         inlet.free()
         acks.send_rows(ack)

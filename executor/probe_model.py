@@ -4,27 +4,30 @@ from math import ceil, sqrt
 
 from plancc.ir.dtype import ITEMSIZE, DType
 from plancc.ir.kernel_spec import KERNELS
-from plancc.ir.layers import DenseMlp, Layer, Mixer
+from plancc.ir.layers import Block, DenseMlp, Layer, Mixer
 from plancc.ir.manifest import Geometry, ModelShape, Rope
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import PAGE_TOKENS
 
 _HEAD_DIM, _WIDE_HEAD_DIM = 64, 128
-_NARROW = 4096  # a KV head serves at most 64 heads
+_NARROW = 4096
+_MOST_QUERIES = 64  # heads that a KV head serves
 _TILE_SHARE = 6  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
-_MAX_CONTEXT = 1024
+_MAX_CONTEXT = 4096
+_VOCAB_SIZE = 256
 
 
 def square_model(kernel_bytes: int, dtype: DType, total_bytes: int) -> ModelShape:
     """Layers whose four matrices are about `kernel_bytes` each, `total_bytes` or more together.
 
-    The output projection is square; qkv is it and one KV head, gate and up 4/3 of it, down 2/3.
+    The output projection is square; qkv is it and its KV heads, gate and up 4/3 of it, down 2/3.
     """
     elements = kernel_bytes // ITEMSIZE[dtype]
     head_dim = _HEAD_DIM if sqrt(elements) <= _NARROW else _WIDE_HEAD_DIM
-    hidden = max(1, round(sqrt(elements) / head_dim)) * head_dim
+    kv_heads = ceil(round(sqrt(elements) / head_dim) / _MOST_QUERIES) or 1
+    hidden = max(1, round(sqrt(elements) / head_dim / kv_heads)) * kv_heads * head_dim
     inner = max(1, round(hidden * 2 / 3 / head_dim)) * head_dim
-    layer = _layer(hidden, inner, head_dim, dtype)
+    layer = _layer(hidden, inner, head_dim, kv_heads, dtype)
     count = max(1, ceil(total_bytes / layer.weight_bytes))
     return ModelShape(
         name="probe",
@@ -35,6 +38,13 @@ def square_model(kernel_bytes: int, dtype: DType, total_bytes: int) -> ModelShap
         geometry=Geometry(norm_eps=1e-5, rope={"default": Rope(theta=10000.0)}),
         layers=(layer,) * count,
     )
+
+
+def with_head(model: ModelShape) -> ModelShape:
+    """The model with a few logits."""
+    rows = _VOCAB_SIZE + 1  # and the norm
+    head = Block(name="head", weight_bytes=rows * model.hidden_size * ITEMSIZE[model.dtype])
+    return model.model_copy(update={"vocab_size": _VOCAB_SIZE, "blocks": (head,)})
 
 
 def runtime_of(model: ModelShape, rows: int) -> Runtime:
@@ -53,14 +63,14 @@ def runtime_of(model: ModelShape, rows: int) -> Runtime:
     )
 
 
-def _layer(hidden: int, inner: int, head_dim: int, dtype: DType) -> Layer:
+def _layer(hidden: int, inner: int, head_dim: int, kv_heads: int, dtype: DType) -> Layer:
     item, norms = ITEMSIZE[dtype], 2 * hidden
     return Layer(
         mixer=Mixer(
             kind="attention",
-            weight_bytes=(hidden * (2 * hidden + 2 * head_dim) + norms) * item,
+            weight_bytes=(hidden * (2 * hidden + 2 * kv_heads * head_dim) + norms) * item,
             num_heads=hidden // head_dim,
-            num_kv_heads=1,
+            num_kv_heads=kv_heads,
             head_dim=head_dim,
         ),
         mlp=DenseMlp(

@@ -1,16 +1,20 @@
 """From flags, or from a topology to refresh, to what is measured."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plancc.executor.machine import has_address, num_cores
-from plancc.executor.probe import DeclaredDevice, ProbeOptions
+from plancc.executor.backends import PROBES, probe_of
+from plancc.executor.machine import has_address
+from plancc.executor.probe import ProbeOptions
+from plancc.executor.probe_cards import declare_cards
 from plancc.executor.probe_cpu import declare_cpu_devices
+from plancc.executor.probe_kinds import DeclaredDevice
 from plancc.ir.dtype import DType
 from plancc.ir.errors import BadInput
-from plancc.ir.topology import Device, Host, Topology
+from plancc.ir.topology import Host, Topology
 from plancc.ir.units import parse_bytes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
@@ -21,12 +25,18 @@ class DeviceFlags:
     """As typed; None or () where not said."""
 
     name: str | None = None
+    cards: str | None = None
     cpu_devices: int | None = None
     cpu_memory: tuple[str, ...] = ()
     cpu_threads: tuple[str, ...] = ()
     dtype: DType | None = None
     host_name: str | None = None
     address: str | None = None
+
+    @property
+    def wants_cpu(self) -> bool:
+        """Whether any flag speaks of CPU devices."""
+        return bool(self.cpu_devices is not None or self.cpu_memory or self.cpu_threads)
 
 
 def topology_name(flags: DeviceFlags, output: Path) -> str:
@@ -41,46 +51,55 @@ def refuse_device_flags(mode: str, flags: DeviceFlags) -> None:
             raise BadInput(f"{mode} takes its devices from files: leave out {flag}")
 
 
-def options_from_flags(flags: DeviceFlags, output: Path, *, quick: bool) -> ProbeOptions:
-    """What a new file is measured from. Raises BadInput naming flag, found and expected."""
-    count = 1 if flags.cpu_devices is None else flags.cpu_devices
-    if count < 1:
-        raise BadInput(f"--cpu-devices: expected at least 1, found {count}")
+def options_from_flags(
+    flags: DeviceFlags, output: Path, environment: Mapping[str, str], *, quick: bool
+) -> ProbeOptions:
+    """What a new file is measured from. Raises BadInput naming flag, found and expected.
+
+    CPU devices only where they are asked for, or where there is no card.
+    """
     host = Host(name=_host_name(flags.host_name), address=_own_address(flags.address))
-    devices = declare_cpu_devices(
-        host.name,
-        count,
-        memory=_one_each("--cpu-memory", flags.cpu_memory, count, parse_bytes),
-        threads=_one_each("--cpu-threads", flags.cpu_threads, count, _threads),
-    )
+    devices = declare_cards(flags.cards, environment)
+    if flags.wants_cpu or not devices:
+        devices += _cpu_devices(flags, host.name)
     return ProbeOptions(
         topology_name(flags, output), host, devices, flags.dtype or "bfloat16", quick
     )
 
 
+def _cpu_devices(flags: DeviceFlags, host: str) -> tuple[DeclaredDevice, ...]:
+    count = 1 if flags.cpu_devices is None else flags.cpu_devices
+    if count < 1:
+        raise BadInput(f"--cpu-devices: expected at least 1, found {count}")
+    return declare_cpu_devices(
+        host,
+        count,
+        memory=_one_each("--cpu-memory", flags.cpu_memory, count, parse_bytes),
+        threads=_one_each("--cpu-threads", flags.cpu_threads, count, _threads),
+    )
+
+
 def options_to_refresh(
-    old: Topology, flags: DeviceFlags, where: Path, *, quick: bool
+    old: Topology, flags: DeviceFlags, where: Path, environment: Mapping[str, str], *, quick: bool
 ) -> ProbeOptions:
-    """The same devices and budgets as in `old`. Raises BadInput for a file of other machines."""
+    """The same devices as in `old`, found by uuid where they are cards. Raises BadInput for a
+    file of other machines."""
     refuse_device_flags("--refresh", flags)
     if flags.name:
         raise BadInput(f"--refresh keeps the name that {where} has: leave out --name")
     if len(old.hosts) > 1:
         raise BadInput(f"{where}: expected the devices of one host, found {len(old.hosts)} hosts; "
                        f"refresh each host's own file, then join them again")  # fmt: skip
-    other = [device for device in old.devices if device.kind != "cpu"]
+    other = [device for device in old.devices if device.kind not in PROBES]
     if other:
-        raise BadInput(f"{where}: devices.{other[0].name}.kind: planprobe measures cpu, found "
-                       f"{other[0].kind!r}")  # fmt: skip
+        raise BadInput(f"{where}: devices.{other[0].name}.kind: planprobe measures "
+                       f"{', '.join(sorted(PROBES))}, found {other[0].kind!r}")  # fmt: skip
     _own_address(old.hosts[0].address)
-    devices = tuple(_declared_again(device) for device in old.devices)
+    devices = tuple(
+        probe_of(device.kind).again(device, str(where), environment) for device in old.devices
+    )
     dtypes: list[DType] = [one for device in old.devices for one in device.tflops]
     return ProbeOptions(old.name, old.hosts[0], devices, (dtypes or ["bfloat16"])[0], quick)
-
-
-def _declared_again(device: Device) -> DeclaredDevice:
-    return DeclaredDevice(device.name, device.kind, device.uuid, device.total_bytes,
-                          device.free_bytes, device.threads or num_cores())  # fmt: skip
 
 
 def _one_each(flag: str, texts: tuple[str, ...], count: int, parse: Any) -> tuple[int, ...] | None:

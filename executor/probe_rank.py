@@ -4,15 +4,18 @@ A rank of a made-up model is opened and stepped as in a run, so what a layer cos
 weights (norms, rotation, one key of attention, rounding) is in the numbers.
 """
 
+import gc
 import statistics
 import time
+from dataclasses import dataclass
 from math import ceil
 
 import torch
 
 from plancc.executor.backend.api import RankModel
-from plancc.executor.backends import backend_of
-from plancc.executor.probe_model import runtime_of, square_model
+from plancc.executor.backends import backend_of, host_of
+from plancc.executor.probe_kinds import MIB, Scale
+from plancc.executor.probe_model import runtime_of, square_model, with_head
 from plancc.executor.step import Step
 from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.dtype import ITEMSIZE, DType
@@ -28,56 +31,88 @@ from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import PAGE_TOKENS
 
-_TINY_BYTES, _TINY_TOTAL = 8 * 2**10, 2**20
-_MATMUL_BYTES, _MATMUL_TOTAL = 2 * 2**20, 16 * 2**20
+_TINY_BYTES = 8 * 2**10
 _WEIGHT = 0.01
 _LEAST_TIMES = 3
+_MOST_STEPS = 1000  # that a device is given at once
 
 Points = list[tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class _Stepper:
+    """A rank and the one step that it is asked for again and again."""
+
+    rank: RankModel
+    run: Run
+    step: Step
+    hidden: torch.Tensor
+
+    def us(self, count: int = 1) -> float:
+        """Of one of `count` steps that follow each other on the device."""
+        begin = time.monotonic_ns()
+        for _ in range(count):
+            self.rank.run(self.run, self.step, self.hidden)
+        self.rank.wait()
+        return (time.monotonic_ns() - begin) / 1e3 / count
+
+
 class RankProbe:
-    """One device of a kind, with so many threads.
+    """One device of a kind, measured at a scale."""
 
-    `seconds` is what one number may take; a decode step walks over `rotated_bytes` of weights.
-    """
-
-    def __init__(
-        self, kind: str, threads: int, dtype: DType, seconds: float, rotated_bytes: int
-    ) -> None:
-        self._backend = backend_of(kind)
-        self._threads, self._dtype, self._seconds = threads, dtype, seconds
-        self._rotated_bytes = rotated_bytes
+    def __init__(self, kind: str, uuid: str | None, threads: int, dtype: DType, scale: Scale):
+        self._backend, self._host = backend_of(kind), host_of(kind)
+        self._uuid, self._threads, self._dtype, self._scale = uuid, threads, dtype, scale
         torch.set_num_threads(1)  # only fills weights here; its waiting threads would disturb
 
-    def warm_up(self) -> None:
-        """Compile what the first step of either phase compiles."""
-        model = square_model(_TINY_BYTES, self._dtype, _TINY_BYTES)
-        for rows in (1, PROMPT_BLOCK_ROWS):
-            self._step_times(model, rows, seconds=0.0)
+    def warm_up(self) -> int:
+        """Compile what the first step of either phase compiles, and keep a rank that links can
+        have: one that drives, as a run's steps are recorded with its driver.
+
+        Returns the bytes that a device has less free then beside what a ledger counts, in whole
+        MiB; 0 where no device tells what is free. Call before anything is opened on it.
+        """
+        before = self._host.free_bytes(self._uuid)
+        model = with_head(square_model(_TINY_BYTES, self._dtype, _TINY_BYTES))
+        steppers = [self._opened(model, rows) for rows in (1, PROMPT_BLOCK_ROWS)]
+        for stepper in steppers:
+            stepper.us()
+            stepper.us()  # the second time is a replay, where steps are recorded
+        self.rank = steppers[0].rank
+        after = self._host.free_bytes(self._uuid)
+        if before is None or after is None:
+            return 0
+        held = sum(sum(stepper.rank.allocated_bytes().values()) for stepper in steppers)
+        return max(0, ceil((before - after - held) / MIB)) * MIB
+
+    @property
+    def device(self) -> torch.device:
+        """Where its rows lie; after warm_up."""
+        return self.rank.parameter(self.rank.pieces()[0]).device
 
     def launch_us(self) -> float:
         """A layer whose weights lie in a near cache, divided by its launches.
 
         The shortest of all: it is taken off longer times, and whatever disturbs only adds.
         """
-        model = square_model(_TINY_BYTES, self._dtype, _TINY_TOTAL)
-        return min(self._step_times(model, 1, self._seconds)) / _launches(model)
+        model = square_model(_TINY_BYTES, self._dtype, self._scale.tiny_total)
+        return min(self._step_times(model, 1)) / _launches(model)
 
-    def read_points(self, sizes: list[int], launch_us: float) -> Points:
+    def read_points(self, launch_us: float) -> Points:
         """(bytes, us) of one kernel that streams so many bytes, its launch taken off.
 
         A step reads each weight once and all together exceed the caches, so none is found there.
         """
-        return [self._read_point(size, launch_us) for size in sizes]
+        return [self._read_point(size, launch_us) for size in self._scale.read_sizes]
 
-    def matmul_points(self, rows: list[int], launch_us: float) -> Points:
+    def matmul_points(self, launch_us: float) -> Points:
         """(rows, TFLOP/s) of the matrix products of a prompt step, launches taken off."""
-        model = square_model(_MATMUL_BYTES, self._dtype, _MATMUL_TOTAL)
-        return [(count, self._tflops(model, count, launch_us)) for count in rows]
+        scale = self._scale
+        model = square_model(scale.matmul_bytes, self._dtype, scale.matmul_total)
+        return [(count, self._tflops(model, count, launch_us)) for count in scale.matmul_rows]
 
     def _read_point(self, size: int, launch_us: float) -> tuple[float, float]:
-        model = square_model(size, self._dtype, self._rotated_bytes)
+        model = square_model(size, self._dtype, self._scale.rotated_bytes)
         read_us = self._compute_us(model, 1, launch_us)
         return size, size * read_us / _step_bytes(model)
 
@@ -89,44 +124,51 @@ class RankProbe:
 
         At least half of it stays: beyond that the launches were measured on a busier machine.
         """
-        step_us = statistics.median(self._step_times(model, rows, self._seconds))
+        step_us = statistics.median(self._step_times(model, rows))
         return max(step_us - _launches(model) * launch_us, step_us / 2)
 
-    def _step_times(self, model: ModelShape, rows: int, seconds: float) -> list[float]:
-        """us of each step in so many seconds: decode steps, or prompts of `rows` rows."""
-        rank, end = self._open(model, rows), len(model.layers)
-        run = Run(segment=0, layers=(0, end))
-        hidden = torch.full((rows, model.hidden_size), _WEIGHT, dtype=getattr(torch, model.dtype))
-        step = _step(rows)
-        rank.run(run, step, hidden)
+    def _step_times(self, model: ModelShape, rows: int) -> list[float]:
+        """us of steps in the scale's seconds: decode steps, or prompts of `rows` rows."""
+        stepper = self._opened(model, rows)
+        stepper.us()
+        once_us = stepper.us()
+        count = max(1, min(int(self._scale.batch_s * 1e6 / once_us), _MOST_STEPS))
         times: list[float] = []
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self._scale.seconds
         while len(times) < _LEAST_TIMES or time.monotonic() < deadline:
-            begin = time.monotonic_ns()
-            rank.run(run, step, hidden)
-            times.append((time.monotonic_ns() - begin) / 1e3)
+            times.append(stepper.us(count))
         return times
 
-    def _open(self, model: ModelShape, rows: int) -> RankModel:
+    def _opened(self, model: ModelShape, rows: int) -> _Stepper:
+        gc.collect()  # the memory of the rank before may hang on a cycle
         rank = self._backend.open(
             model=model,
             runtime=runtime_of(model, rows),
             layers=(0, len(model.layers)),
-            blocks=(),
+            blocks=tuple(block.name for block in model.blocks),
             tiles=(0, _num_tiles(model)),
             threads=self._threads,
+            uuid=self._uuid,
         )
         for piece in rank.pieces():
             rank.parameter(piece).fill_(_WEIGHT)  # pages never written would all be one page
         rank.admit(0)
-        return rank
+        where = rank.parameter(rank.pieces()[0]).device
+        dtype = getattr(torch, model.dtype)
+        hidden = torch.full((rows, model.hidden_size), _WEIGHT, dtype=dtype, device=where)
+        hidden[0, 0].item()  # waits for all that was filled: ranks work apart from who fills them
+        has_head = model.block("head") is not None
+        step = _step(rows, wants_logits=has_head)
+        rank.begin(step)
+        run = Run(segment=0, layers=(0, len(model.layers)), head=has_head)
+        return _Stepper(rank, run, step, hidden)
 
 
-def _step(rows: int) -> Step:
+def _step(rows: int, *, wants_logits: bool) -> Step:
     pages = tuple((0, page, page) for page in range(ceil(rows / PAGE_TOKENS)))
     if rows == 1:
-        return Step("decode", (0,), (0,), (0,), pages, wants_logits=False)
-    return Step("prompt", (0,), tuple(range(rows)), (0,) * rows, pages, wants_logits=False)
+        return Step("decode", (0,), (0,), (0,), pages, wants_logits)
+    return Step("prompt", (0,), (0,), (0,) * rows, pages, wants_logits)
 
 
 def _num_tiles(model: ModelShape) -> int:

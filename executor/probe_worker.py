@@ -1,4 +1,4 @@
-"""One process of the probe: it stands for one device and measures what it is asked to.
+"""One process of the probe: it stands for one device, or for all of a kind, and measures them.
 
 Started by probe_pool with the number of an inherited pipe; requests and answers are JSON. It ends
 when the pipe is closed from the other side.
@@ -14,6 +14,7 @@ from plancc.ir.errors import PlanccError
 
 if TYPE_CHECKING:
     from plancc.executor.probe_links import LinkProbe
+    from plancc.executor.probe_local import LocalProbe
     from plancc.executor.probe_rank import RankProbe
     from plancc.ir.dtype import DType
 
@@ -22,7 +23,9 @@ class ProbeWorker:
     """Answers requests; `start` comes first, `join` before anything between processes."""
 
     def __init__(self) -> None:
-        self._device: RankProbe | None = None
+        self._kind = ""
+        self._devices: dict[str, RankProbe] = {}
+        self._local: LocalProbe | None = None
         self._store: Any = None
         self._links: LinkProbe | None = None
 
@@ -35,26 +38,30 @@ class ProbeWorker:
                 return self._listen(address)
             case {"do": "join", "rank": rank, "size": size, "address": address, "port": port}:
                 return self._join(rank, size, address, port)
-            case {"do": "read", "sizes": sizes, "launch_us": launch_us}:
-                return self._opened().read_points(sizes, launch_us)
-            case {"do": "launch"}:
-                return self._opened().launch_us()
-            case {"do": "matmul", "rows": rows, "launch_us": launch_us}:
-                return self._opened().matmul_points(rows, launch_us)
-            case {"do": "hop", "source": source, "target": target, "sizes": sizes, "times": times}:
-                return [self._joined().hop_clocks(source, target, size, times) for size in sizes]
-            case {"do": "exchange", "sizes": sizes, "times": times}:
-                return [self._joined().exchange_us(size, times) for size in sizes]
+            case {"do": "launch", "device": name}:
+                return self._devices[name].launch_us()
+            case {"do": "read", "device": name, "launch_us": launch_us}:
+                return self._devices[name].read_points(launch_us)
+            case {"do": "matmul", "device": name, "launch_us": launch_us}:
+                return self._devices[name].matmul_points(launch_us)
+            case {"do": "hop", "device": name, **fields}:
+                return self._joined().hop_clocks(where=self._devices[name].device, **fields)
+            case {"do": "exchange", "sizes": sizes, "times": times, "peers": peers}:
+                return [self._joined().exchange_us(size, times, peers) for size in sizes]
+            case {"do": "mode" | "hop inside" | "at once" | "exchange inside" as what, **fields}:
+                return self._inside().answer(what, **fields)
         raise AssertionError(f"unknown request {request}")
 
-    def _start(
-        self, kind: str, threads: int, dtype: "DType", seconds: float, rotated_bytes: int
-    ) -> bool:
+    def _start(self, kind: str, dtype: "DType", devices: list[dict[str, Any]]) -> dict[str, int]:
+        """The overhead of each device, in bytes."""
+        from plancc.executor.probe_kinds import Scale
         from plancc.executor.probe_rank import RankProbe  # torch takes a second
 
-        self._device = RankProbe(kind, threads, dtype, seconds, rotated_bytes)
-        self._device.warm_up()
-        return True
+        self._kind = kind
+        for one in devices:
+            self._devices[one["name"]] = RankProbe(kind, one["uuid"], one["threads"], dtype,
+                                                   Scale(**one["scale"]))  # fmt: skip
+        return {name: device.warm_up() for name, device in self._devices.items()}
 
     def _listen(self, address: str) -> int:
         """The port at which the others meet this process."""
@@ -69,12 +76,18 @@ class ProbeWorker:
         from plancc.executor.probe_links import LinkProbe
 
         store = self._store or open_store(address, port)
-        self._links = LinkProbe(Group(store, rank, size, address), rank, size)
+        self._links = LinkProbe(Group(store, rank, size, address), rank)
         return True
 
-    def _opened(self) -> "RankProbe":
-        assert self._device is not None
-        return self._device
+    def _inside(self) -> "LocalProbe":
+        from plancc.executor.backends import backend_of, probe_of
+        from plancc.executor.probe_local import LocalProbe
+
+        if self._local is None:
+            ranks = {name: device.rank for name, device in self._devices.items()}
+            can_reach = probe_of(self._kind).can_reach
+            self._local = LocalProbe(backend_of(self._kind), ranks, can_reach)
+        return self._local
 
     def _joined(self) -> "LinkProbe":
         assert self._links is not None

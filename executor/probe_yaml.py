@@ -14,7 +14,7 @@ _GROUPS = (
     ("total_bytes", "free_bytes", "reserve_bytes", "overhead_bytes"),
     ("read_gb_s", "read_points"),
     ("tflops", "matmul_points"),
-    ("launch_us", "dtypes"),
+    ("launch_us", "dtypes", "scratch"),
 )
 _MIB = 2**20
 

@@ -20,8 +20,18 @@ from plancc.ir.topology import Topology, read_topology
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
-ONE = ("--cpu-memory", "100MiB", "--cpu-threads", "1", "--quick")
-TWO = ("--cpu-devices", "2", "--cpu-memory", "300MiB,200MiB", "--cpu-threads", "1", "--quick")
+ONE = ("--cards", "none", "--cpu-memory", "100MiB", "--cpu-threads", "1", "--quick")
+TWO = (
+    "--cards",
+    "none",
+    "--cpu-devices",
+    "2",
+    "--cpu-memory",
+    "300MiB,200MiB",
+    "--cpu-threads",
+    "1",
+    "--quick",
+)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plancc.executor.probe import median_us, rising, rounded
 from plancc.executor.probe_compare import changes, describe_changes
+from plancc.executor.probe_numbers import median_us, rising, rounded
 from plancc.executor.probe_yaml import to_yaml, write_topology
 from plancc.ir.errors import BadInput
 from plancc.ir.topology import Device, Exchange, Host, Link, Topology, read_topology
@@ -77,6 +77,16 @@ def test_a_device_is_written_as_one_line_a_group_of_numbers() -> None:
         "     read_points: [[1048576, 100], [4194304, 400]],",
         "     tflops: {bfloat16: 0.05}, matmul_points: [[64, 0.04], [512, 0.05]],",
         "     launch_us: 2.5}",
+    ]
+
+
+def test_what_a_card_has_free_is_compared_too() -> None:
+    before = build_topology(uuid="GPU-a", overhead_bytes=100 * MIB)
+    after = build_topology(uuid="GPU-a", overhead_bytes=110 * MIB, free_bytes=150 * MIB)
+    assert describe_changes(changes(before, after)).splitlines() == [
+        "cpu0 free      0.293 -> 0.1465 GiB  (-50.0 %)",
+        "cpu0 overhead  100 -> 110 MiB  (+10.0 %)",
+        "2 of 17 numbers moved by 3 % or more",
     ]
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from plancc.executor import probe_cpu
+from plancc.executor import probe_cpu, probe_cuda
+from plancc.executor.backend.cuda_host import Cards
 from plancc.executor.probe_cli import planprobe
 from plancc.ir.command import exit_code_of
 
@@ -13,7 +14,7 @@ OTHER_KIND = """
 format: plancc.topology/1
 name: card
 hosts: [{name: h0, address: 127.0.0.1}]
-devices: [{name: gpu0, host: h0, kind: cuda, total_bytes: 1 GiB, free_bytes: 1 GiB, read_gb_s: 9}]
+devices: [{name: gpu0, host: h0, kind: tpu, total_bytes: 1 GiB, free_bytes: 1 GiB, read_gb_s: 9}]
 """
 
 
@@ -21,6 +22,7 @@ devices: [{name: gpu0, host: h0, kind: cuda, total_bytes: 1 GiB, free_bytes: 1 G
 def _host_of_eight_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_cpu, "host_memory_bytes", lambda: (8 * GIB, 6 * GIB))
     monkeypatch.setattr(probe_cpu, "num_cores", lambda: 4)
+    monkeypatch.setattr(probe_cuda, "find_cards", lambda: Cards(()))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_refresh_of_another_kind_of_device_leaves_the_file_as_it_was(
 ) -> None:
     path = written(tmp_path, OTHER_KIND)
     assert exit_code("--refresh", str(path)) == 2
-    assert "devices.gpu0.kind: planprobe measures cpu, found 'cuda'" in capsys.readouterr().err
+    assert "devices.gpu0.kind: planprobe measures cpu, cuda, found 'tpu'" in capsys.readouterr().err
     assert path.read_text() == OTHER_KIND
 
 
