@@ -39,6 +39,12 @@ LLAMA_8B: dict[str, Any] = {
     "bos_token_id": 128000, "eos_token_id": 128001, "torch_dtype": "bfloat16",
     "rope_theta": 500000.0,
 }  # fmt: skip
+SMOLLM2: dict[str, Any] = LLAMA_8B | {
+    "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+    "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
+    "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 100000.0,
+}  # fmt: skip
+MODELS = {"llama-8b": LLAMA_8B, "smollm2-135m": SMOLLM2}
 CONTEXT, SLOTS, CHUNK = 8448, 32, 4096
 NEW_TOKENS, PROMPT_TOKENS, RUNS = 128, 64, 5
 

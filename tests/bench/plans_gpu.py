@@ -8,6 +8,7 @@ tokens must be; a table of what differs goes to stderr. Asserts no time.
 
 import argparse
 import gc
+import hashlib
 import json
 import statistics
 import sys
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from decode_gpu import LLAMA_8B, commit
+from decode_gpu import MODELS, commit
 from plancc_gpu_plans import BACKENDS, on_cards
 from plancc_group_plans import group_plan, stage
 
@@ -73,6 +74,13 @@ class Run:
         assert isinstance(outcome, Outcome)
         return [row.token for row in rows if isinstance(row, Sampled)], outcome
 
+    def kv_of(self, outcome: Outcome) -> str:
+        """Of the KV rows of all layers after an answer: the same digits, the same bits."""
+        self.reports.clear()
+        self.engine.ask_reports(ReportAsk(outcome.slot, outcome.num_tokens, wants_kv=True))
+        kv = {layer: text for report in self.reports for layer, text in report.kv_sha256.items()}
+        return hashlib.sha256("".join(kv[layer] for layer in sorted(kv)).encode()).hexdigest()[:12]
+
     def parts(self, prompt: int) -> dict[str, Any]:
         """Medians, us: each rank's segments a step, hops, and exchanges a layer."""
         _, outcome = self.answer(prompt, 40, wants_times=True)
@@ -116,7 +124,9 @@ def hash_of(name: str) -> int:
 def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any,
             asked: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
     stages = stages_of(shape, len(manifest.layers))
-    plan = on_cards(group_plan(manifest, stages, context=8448, prefill_chunk=512), transport)
+    plan = on_cards(
+        group_plan(manifest, stages, context=8448, prefill_chunk=asked.chunk), transport
+    )
     run = Run(plan, mode)
     found: dict[str, Any] = {"shape": shape, "mode": mode, "transport": transport}
     run.answer(64, 200)  # compiles, and records graphs of every length that follows
@@ -130,21 +140,23 @@ def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any,
         found[f"after {prompt}"] = {
             "step_us": median(times), "tok_s": round(1e9 / statistics.median(times), 1),
             "prefill_tok_s": round(prompt * 1e9 / statistics.median(prefills)),
-            "tokens": hash_of(str(tokens)), **run.parts(prompt)}  # fmt: skip
+            "tokens": hash_of(str(tokens)), "kv": run.kv_of(outcome),
+            **run.parts(prompt)}  # fmt: skip
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shapes", default="1,2,3,tp2,tp4")
-    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--model", choices=sorted(MODELS), default="llama-8b")
+    parser.add_argument("--chunk", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--modes", default="OneCard:p2p")
     parser.add_argument("--prompts", type=lambda text: list(map(int, text.split(","))),
                         default=[64])  # fmt: skip
     asked = parser.parse_args()
-    config = LLAMA_8B | {"num_hidden_layers": asked.layers}
-    shape = read_architecture(config, where="config.json", name="llama-8b", tied=None).shape
+    shape = read_architecture(MODELS[asked.model], where="config.json", name=asked.model,
+                              tied=None).shape  # fmt: skip
     manifest = ModelManifest.model_validate(shape.model_dump() | {"format": "plancc.model/1"})
     rows = []
     for name in asked.shapes.split(","):
@@ -157,7 +169,8 @@ def main() -> None:
             gc.collect()
             torch.cuda.empty_cache()
     print(json.dumps({"bench": "plans_gpu", "device": torch.cuda.get_device_name(),
-                      "torch": torch.__version__, "commit": commit(), "rows": rows}))  # fmt: skip
+                      "torch": torch.__version__, "model": asked.model, "commit": commit(),
+                      "rows": rows}))  # fmt: skip
 
 
 if __name__ == "__main__":
