@@ -19,6 +19,7 @@ from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
+from plancc.ir.plan import Plan
 from plancc.ir.sizes import PAGE_TOKENS
 from plancc.ir.tensors import TensorPiece
 from plancc.ir.tiles import Span, subtree_roots, tile_bounds
@@ -178,8 +179,7 @@ class GpuGroup(CpuRanks):
         for rank in self.ranks:
             rank.begin(step)
         embedded = first.run(Run(segment=0, layers=(0, 0), embed=True), step, None)
-        first.wait()
-        rows: list[Tensor] = [embedded, *(embedded.clone() for _ in others)]
+        rows: list[Tensor] = [embedded, *(first.read(embedded).clone() for _ in others)]
         end = len(self.shape.layers)
         for layer in range(end):
             run = Run(segment=layer + 1, layers=(layer, layer + 1))
@@ -215,3 +215,12 @@ def part_of(tensor: Tensor, piece: TensorPiece) -> Tensor:
         return tensor
     at = slice(*piece.span)
     return tensor[:, at] if piece.spec.cut == "columns" else tensor[at]
+
+
+def in_one_process(plan: Plan, transport: str = "local") -> Plan:
+    """The plan with one worker for all devices, whose links go as said."""
+    names = tuple(device.name for device in plan.devices)
+    worker = plan.runtime.workers[0].model_copy(update={"devices": names})
+    links = tuple(link.model_copy(update={"transport": transport}) for link in plan.links)
+    runtime = plan.runtime.model_copy(update={"workers": (worker,)})
+    return plan.model_copy(update={"runtime": runtime, "links": links})
