@@ -11,8 +11,10 @@ from plancc.ir.sizes import PAGE_TOKENS
 
 _HEAD_DIM, _WIDE_HEAD_DIM = 64, 128
 _NARROW = 4096
+_BLOCK = 128  # numbers of a row that a kernel takes at once, where a model is as wide as usual
+_LEAST_WIDTH = 768  # of a model whose tiles are whole blocks
 _MOST_QUERIES = 64  # heads that a KV head serves
-_TILE_SHARE = 6  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
+_NUM_TILES = 4  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
 _MAX_CONTEXT = 4096
 _VOCAB_SIZE = 256
 
@@ -22,11 +24,13 @@ def square_model(kernel_bytes: int, dtype: DType, total_bytes: int) -> ModelShap
 
     The output projection is square; qkv is it and its KV heads, gate and up 4/3 of it, down 2/3.
     """
-    elements = kernel_bytes // ITEMSIZE[dtype]
-    head_dim = _HEAD_DIM if sqrt(elements) <= _NARROW else _WIDE_HEAD_DIM
-    kv_heads = ceil(round(sqrt(elements) / head_dim) / _MOST_QUERIES) or 1
-    hidden = max(1, round(sqrt(elements) / head_dim / kv_heads)) * kv_heads * head_dim
-    inner = max(1, round(hidden * 2 / 3 / head_dim)) * head_dim
+    width = sqrt(kernel_bytes // ITEMSIZE[dtype])
+    head_dim = _HEAD_DIM if width <= _NARROW else _WIDE_HEAD_DIM
+    kv_heads = ceil(round(width / head_dim) / _MOST_QUERIES) or 1
+    unit = kv_heads * (head_dim if width < _LEAST_WIDTH else _BLOCK)
+    hidden = _whole(width, unit)
+    tile = head_dim if hidden < _LEAST_WIDTH else _NUM_TILES * _BLOCK
+    inner = _whole(hidden * 2 / 3, tile)
     layer = _layer(hidden, inner, head_dim, kv_heads, dtype)
     count = max(1, ceil(total_bytes / layer.weight_bytes))
     return ModelShape(
@@ -63,6 +67,10 @@ def runtime_of(model: ModelShape, rows: int) -> Runtime:
     )
 
 
+def _whole(size: float, unit: int) -> int:
+    return max(1, round(size / unit)) * unit
+
+
 def _layer(hidden: int, inner: int, head_dim: int, kv_heads: int, dtype: DType) -> Layer:
     item, norms = ITEMSIZE[dtype], 2 * hidden
     return Layer(
@@ -77,6 +85,6 @@ def _layer(hidden: int, inner: int, head_dim: int, kv_heads: int, dtype: DType) 
             kind="swiglu",
             weight_bytes=3 * hidden * inner * item,
             intermediate_size=inner,
-            tiles=max(1, round(inner * _TILE_SHARE / hidden)),
+            tiles=_NUM_TILES,
         ),
     )

@@ -52,7 +52,7 @@ def test_read_points_are_layers_times_without_their_launches(
 
 def test_more_rows_in_the_same_time_are_a_higher_rate(probe_of: Callable[..., RankProbe]) -> None:
     (_, few), (_, many) = probe_of(FakeDevice()).matmul_points(0.1)
-    assert 4.0 <= many / few < 4.2  # attention adds a little
+    assert 4.0 <= many / few < 4.3  # attention adds a little
 
 
 def test_overhead_is_what_is_gone_beside_what_ledgers_count(
