@@ -48,12 +48,12 @@ def _share_problems(tiles: Span, whole: int, layer: Layer) -> list[str]:
 
 
 def _group_problems(group: Group) -> list[str]:
-    """An owner's decode rows are normed by two numbers, of which a hop has room for one: the rows
-    times the gain, and a float32 factor that the reader applies after its product."""
+    """An owner would have to send two things for a decode row, the row times the gain and a float32
+    factor that is applied after the product; a hop has room for one row of the model's format."""
     found = []
     if group.mixer == "owned":
-        found.append("a group that shares its owner's mixer: expected replicated mixers; compile "
-                     "with other devices, or with --tp off")  # fmt: skip
+        found.append("a TP group whose mixers one rank owns: expected replicated mixers; compile "
+                     "with --tp off or for other devices")  # fmt: skip
     if len(group.shares) > MAX_RANKS:
-        found.append(f"a group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
+        found.append(f"a TP group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
     return found

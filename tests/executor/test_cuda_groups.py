@@ -73,5 +73,5 @@ def test_what_no_kernel_serves_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match=r"tiles \(0, 2\) of 2: expected some of 3"):
         backend.open(**fields, tiles=(0, 2))
     many = Group("replicated", tuple((i, i + 1) for i in range(9)), 0)
-    with pytest.raises(BadInput, match="a group of 9 ranks: expected at most 8"):
+    with pytest.raises(BadInput, match="a TP group of 9 ranks: expected at most 8"):
         backend.open(**fields, tiles=(0, 1), group=many)
