@@ -35,6 +35,8 @@ def find_cards() -> Cards:
     try:
         numbers = range(pynvml.nvmlDeviceGetCount())
         found = tuple(card for number in numbers if (card := _card(pynvml, number)))
+    except pynvml.NVMLError as error:
+        return Cards((), str(error))
     finally:
         pynvml.nvmlShutdown()
     return Cards(found, "" if found else "the driver tells of no card")
