@@ -224,7 +224,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
     ("topo", lambda path: path.write_text(path.read_text().replace("8.0", ".nan")), "found nan"),
     (
         "topo",
-        lambda path: path.write_text(path.read_text().replace("1126400", "1 PiBB", 1)),
+        lambda path: path.write_text(path.read_text().replace("1028096", "1 PiBB", 1)),
         "1 PiBB",
     ),
     ("topo", lambda path: path.write_text(path.read_text().replace("to: d2", "to: d1", 1)), "d0->"),

@@ -51,8 +51,8 @@ def three_devices(**fields: Any) -> Topology:
     rates = {"tflops": {"float32": 1.0}, "launch_us": 2.0, "overhead_bytes": 10 * KIB}
     return build_topology(
         [
-            build_device("d0", 1100 * KIB, gb_s=8.0, **rates),
-            build_device("d1", 1060 * KIB, gb_s=5.0, reserve_bytes=20 * KIB, **rates),
+            build_device("d0", 1004 * KIB, gb_s=8.0, **rates),
+            build_device("d1", 964 * KIB, gb_s=5.0, reserve_bytes=20 * KIB, **rates),
             build_device("d2", 2600 * KIB, gb_s=1.0, threads=1, **rates),
         ],
         name="three",
