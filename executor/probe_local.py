@@ -174,9 +174,11 @@ class LocalProbe:
         """One whose rows end in memory of the target's device: in place, staged ones do."""
         shape = (LINK_SLOTS, 1, size // _DTYPE.itemsize)
         ends = (self._ranks[source], self._ranks[target])
-        return self._backend.link(
+        link = self._backend.link(
             *ends, shape=shape, dtype=_DTYPE, is_staged=is_staged, in_place=is_staged
         )
+        self._rows(target, _ANSWER_BYTES)  # waits for what fills the target's slots
+        return link
 
     def _rows(self, name: str, size: int, payload: torch.Tensor | None = None) -> torch.Tensor:
         """One row on the device: those bytes, or zeros."""
