@@ -37,6 +37,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--system", metavar="TEXT", help="A system turn before the prompt or the chat.")
 @click.option("--chat", is_flag=True, help="A conversation at the terminal.")
 @click.option("--bench", is_flag=True, help="Measure speed and memory, beside the prediction.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True,
+              help="--bench's runs; it tells their medians.")  # fmt: skip
+@click.option("--prompt-tokens", type=click.IntRange(min=1), help="Length of --bench's prompt, "
+              "which means nothing; without it, as the plan predicts.")  # fmt: skip
 @click.option("--verify", type=_FILE, metavar="ALT", help="Run this plan of the same model too, "
               "and tell the first difference of logits, tokens and KV.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -74,8 +78,13 @@ def refuse_flags(options: Options) -> None:
         )
     if options.record is not None and (options.chat or has_mode):
         raise click.UsageError("--record goes with --prompt")
-    if options.report is not None and not options.bench:
-        raise click.UsageError("--report goes with --bench")
+    for name, is_given in (("--report", options.report is not None),
+                           ("--repeat", options.repeat != 1),
+                           ("--prompt-tokens", options.prompt_tokens is not None)):  # fmt: skip
+        if is_given and not options.bench:
+            raise click.UsageError(f"{name} goes with --bench")
+    if options.prompt_tokens is not None and options.prompt is not None:
+        raise click.UsageError("--prompt-tokens says how long a prompt without words is")
 
 
 def run(options: Options, machine: Machine) -> int:

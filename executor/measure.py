@@ -16,6 +16,8 @@ from plancc.executor.seats import seats_of
 from plancc.executor.session import LoadSummary
 from plancc.ir.plan import Plan
 
+REPORT_FORMAT = "plancc.report/1"
+
 
 @dataclass(frozen=True)
 class Hop:
@@ -62,6 +64,7 @@ def run_report(
     """Plain data for --json and --report; every predicted figure stands beside its measured one."""
     hops = hops_of(plan, reports)
     return {
+        "format": REPORT_FORMAT,
         "plan": plan.digest,
         "model": plan.model.name,
         "load": {
@@ -77,19 +80,20 @@ def run_report(
             "tokens_per_s": tokens_per_s(prompt_tokens, outcome.prefill_ns),
             "predicted": _predicted_prefill(plan),
         },
-        "decode": _decode(plan, outcome.decode_ns),
+        "decode": _decode(plan, outcome.decode_ns, prompt_tokens),
         "stages": _stages(plan, reports),
-        "hops": [
-            {"from": hop.source, "to": hop.target, "payload": hop.payload,
-             "median_us": hop.median_ns / 1e3, "count": hop.count} for hop in hops
-        ],
+        "hops": _hops(plan, hops),
         "hop_median_us": _hidden_median_us(hops),
-        "devices": _devices(plan, load),
-    }  # fmt: skip
+        "devices": _devices(plan, load, reports),
+    }
 
 
-def _decode(plan: Plan, steps_ns: Sequence[int]) -> dict[str, Any]:
+def _decode(plan: Plan, steps_ns: Sequence[int], prompt_tokens: int) -> dict[str, Any]:
+    """`context`: tokens that the first and the last step attend to; predicted_context: as many
+    as the prediction is for."""
     return {
+        "context": [prompt_tokens + 1, prompt_tokens + len(steps_ns)],
+        "predicted_context": plan.runtime.context,
         "steps": len(steps_ns),
         "seconds": sum(steps_ns) / 1e9,
         "tokens_per_s": tokens_per_s(len(steps_ns), sum(steps_ns)),
@@ -112,20 +116,48 @@ def _predicted_prefill(plan: Plan) -> dict[str, Any] | None:
     return {"tokens": predicted.prompt, "tokens_per_s": predicted.tokens_per_s}
 
 
+def _hops(plan: Plan, hops: Sequence[Hop]) -> list[dict[str, Any]]:
+    """predicted_us is None where a hop is none that the prediction is about."""
+    stages = {seat.rank: seat.stage for seat in seats_of(plan)}
+    sends_rows = {hop.source for hop in hops if _is_forward(hop, stages)}
+    rows = []
+    for hop in hops:
+        is_back = hop.payload == "step" and hop.target == 0 and hop.source not in sends_rows
+        is_predicted = is_back or _is_forward(hop, stages)
+        predicted = plan.predicted.decode.stages[stages[hop.source]]
+        rows.append(
+            {
+                "from": hop.source,
+                "to": hop.target,
+                "payload": hop.payload,
+                "median_us": hop.median_ns / 1e3,
+                "count": hop.count,
+                "stage": stages[hop.source],
+                "predicted_us": predicted.hop_ns / 1e3 if is_predicted else None,
+            }
+        )
+    return rows
+
+
+def _is_forward(hop: Hop, stages: Mapping[int, int]) -> bool:
+    """Whether it takes rows from one stage to another."""
+    return hop.payload == "hidden" and stages[hop.source] != stages[hop.target]
+
+
 def _stages(plan: Plan, reports: Mapping[int, RankReport]) -> list[dict[str, Any]]:
     """A decode step in each stage: p50 of its segments and of its exchanges, waiting for slower
-    ranks included, beside what was predicted."""
+    ranks included, beside what was predicted. None: it was not timed."""
     rows = []
     for seat in seats_of(plan):
-        predicted = plan.predicted.decode.stages[seat.stage]
+        predicted, report = plan.predicted.decode.stages[seat.stage], reports[seat.rank]
         rows.append(
             {
                 "stage": seat.stage,
                 "rank": seat.rank,
                 "device": seat.device,
-                "compute_ms": percentile(reports[seat.rank].run_ns, 50) / 1e6,
+                "compute_ms": _p50_ms(report.run_ns),
                 "predicted_compute_ms": predicted.compute_ns / 1e6,
-                "exchange_ms": percentile(reports[seat.rank].exchange_ns, 50) / 1e6,
+                "exchange_ms": _p50_ms(report.exchange_ns) if seat.group else 0.0,
                 "predicted_exchange_ms": predicted.exchange_ns / 1e6,
                 "predicted_hop_us": predicted.hop_ns / 1e3,
             }
@@ -133,12 +165,24 @@ def _stages(plan: Plan, reports: Mapping[int, RankReport]) -> list[dict[str, Any
     return rows
 
 
-def _devices(plan: Plan, load: LoadSummary) -> list[dict[str, Any]]:
+def _p50_ms(times_ns: Sequence[int]) -> float | None:
+    return percentile(times_ns, 50) / 1e6 if times_ns else None
+
+
+def _devices(
+    plan: Plan, load: LoadSummary, reports: Mapping[int, RankReport]
+) -> list[dict[str, Any]]:
+    """peak_bytes: of the allocator, where the device has one that tells."""
+    peaks: dict[str, int] = {}
+    for seat in seats_of(plan):
+        if peak := getattr(reports[seat.rank], "peak_bytes", None):
+            peaks[seat.device] = max(peak, peaks.get(seat.device, 0))
     return [
         {
             "device": device.name,
             "planned": device.ledger.model_dump(exclude={"free_after"}),
             "allocated": load.allocated.get(device.name, {}),
+            "peak_bytes": peaks.get(device.name),
         }
         for device in plan.devices
     ]

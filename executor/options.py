@@ -26,6 +26,8 @@ class Options:
     report: Path | None
     verbose: bool
     verify: Path | None = None
+    repeat: int = 1
+    prompt_tokens: int | None = None
 
     def request(self, prompt_ids: tuple[int, ...], stop_ids: tuple[int, ...]) -> Request:
         """A request of these flags."""

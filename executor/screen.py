@@ -74,7 +74,7 @@ def timing_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """A run's timings, one subject a line."""
     load, prefill, decode = report["load"], report["prefill"], report["decode"]
     yield (
-        f"load    {load['bytes'] / 1e6:.1f} MB in {load['seconds']:.2f} s, "
+        f"load    {_size(load['bytes'])} in {load['seconds']:.2f} s, "
         f"{load['gb_s']:.2f} GB/s (memory and kernels {load['open_seconds']:.1f} s; ready after "
         f"{load['ready_seconds']:.1f} s)"
     )
@@ -94,3 +94,8 @@ def timing_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"hop     {what} from rank {hop['from']} to {hop['to']}: median "
             f"{hop['median_us']:.0f} us of {hop['count']}"
         )
+
+
+def _size(num_bytes: int) -> str:
+    """In the units of the rate beside it."""
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**9 else f"{num_bytes / 1e6:.1f} MB"

@@ -58,14 +58,15 @@ def _bench(options: Options, passed: Passed) -> Task:
 
     plan = passed.plan
     if options.prompt is None:
-        prompt_ids = bench_prompt(plan, options.max_tokens)
+        prompt_ids = bench_prompt(plan, options.max_tokens, options.prompt_tokens)
     else:
         text = read_model_text(passed.weights.folder, plan.model.vocab_size or 0)
         prompt_ids = text.encode_raw(options.prompt)
     request = _checked(options.request(prompt_ids, ()), plan)
     return lambda session, load: run_bench(
-        session, load, request, as_json=options.as_json, report_path=options.report
-    )
+        session, load, request, repeat=options.repeat, as_json=options.as_json,
+        report_path=options.report,
+    )  # fmt: skip
 
 
 def _checked(request: Request, plan: Plan) -> Request:

@@ -14,6 +14,9 @@ from plancc_local_run import LocalRun
 from plancc_plans import build_plan, manifest_of, write_plan
 from plancc_run import Ran, chat_planrun, finish, run_planrun, start_planrun
 
+from plancc.compiler.measured_report import read_measured
+from plancc.ir.plan import read_plan
+
 SPEC = TinyLlama(num_layers=4, dtype="bfloat16", vocab_size=300)
 PROMPT = "What is a bit?"
 
@@ -131,9 +134,10 @@ def test_a_chat_answers_line_after_line_until_its_input_ends(home: Path) -> None
 
 
 def test_bench_tells_measured_beside_predicted(home: Path) -> None:
-    ran = run_planrun(home / "one.json", "--bench", "--max-tokens", 5,
-                      "--report", home / "bench.json")  # fmt: skip
+    ran = run_planrun(home / "one.json", "--bench", "--max-tokens", 5, "--repeat", 3,
+                      "--prompt-tokens", 20, "--report", home / "bench.json")  # fmt: skip
     assert ran.code == 0, ran.err
+    assert "3 runs, medians; decode at 21 to 24 tokens of context" in ran.out
     assert re.search(r"decode step, p50\s+[\d.]+ ms\s+1.10 ms", ran.out), ran.out
     report = json.loads((home / "bench.json").read_text())
     assert report["decode"]["steps"] == 4
@@ -141,6 +145,27 @@ def test_bench_tells_measured_beside_predicted(home: Path) -> None:
     assert report["devices"][0]["allocated"].keys() == {
         "weights", "kv", "blocks", "workspace", "hop_buffers",
     }  # fmt: skip
+    assert report["prefill"]["tokens"] == 20
+    assert report["stages"][0]["compute_ms"] > 0
+    measured = read_measured(home / "bench.json", read_plan(home / "one.json"), home / "one.json")
+    assert measured.repeat == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--prompt", "x", "--repeat", "2"], "--repeat goes with --bench"),
+        (["--prompt", "x", "--prompt-tokens", "2"], "--prompt-tokens goes with --bench"),
+        (["--bench", "--prompt", "x", "--prompt-tokens", "2"], "--prompt-tokens says how long"),
+        (["--bench", "--prompt-tokens", "127", "--max-tokens", "2"], "the plan's context, 128"),
+    ],
+)
+def test_flags_of_bench_are_refused_where_they_mean_nothing(
+    home: Path, flags: list[str], said: str
+) -> None:
+    ran = run_planrun(home / "one.json", *flags)
+    assert ran.code == 2
+    assert said in ran.err
 
 
 def test_ctrl_c_ends_every_process_and_exits_with_130(home: Path) -> None:
