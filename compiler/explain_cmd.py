@@ -28,23 +28,30 @@ _PATH = click.Path(path_type=Path)
 @click.argument("plan", type=_PATH)
 @click.option("--topo", type=_PATH, help="Its topology: also say what would change the plan.")
 @click.option("--model", type=_PATH, help="Its manifest, to be sure that it is the same.")
+@click.option("--measured", type=_PATH, metavar="REPORT", help="What planrun --bench --report "
+              "wrote of this plan: show how far off each prediction was.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="With --topo: move layers, but solve nothing anew.")
 @click.option("--all", "full", is_flag=True, help="Try every change, where a solve takes long too.")
 @click.option("--no-sensitivity", is_flag=True, help="The plan alone, whatever --topo says.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON.")
 @click.option("--html", type=_PATH, metavar="FILE", help="The same screen as one HTML file.")
 def explain_command(
-    plan: Path, topo: Path | None, model: Path | None, quick: bool, full: bool,
-    no_sensitivity: bool, as_json: bool, html: Path | None,
+    plan: Path, topo: Path | None, model: Path | None, measured: Path | None, quick: bool,
+    full: bool, no_sensitivity: bool, as_json: bool, html: Path | None,
 ) -> None:  # fmt: skip
     """Say why PLAN is as it is: one step as a picture, what binds each device, what lost.
 
     With --topo: what one layer moved, a rate 10 % off or 1 GiB more would do, and which of them
-    would flip the plan to another shape.
+    would flip the plan to another shape. With --measured: what a run took, part by part.
     """
+    if measured is not None and topo is not None:
+        raise click.UsageError("--measured compares a run with the plan: --topo has no part in it")
     document = read_plan(plan)
     warn_if_edited(document, plan)
     _same_model(document, model)
+    if measured is not None:
+        _compare(document, plan, measured, as_json, html)
+        return
     if topo is None or no_sensitivity:
         _deliver(document, explain(document), as_json, html)
         return
@@ -60,6 +67,23 @@ def _deliver(plan: Plan, answer: Explanation, as_json: bool, html: Path | None) 
         click.echo(json.dumps(_data(plan, answer), indent=2))
     else:
         _draw(plan, answer, html)
+
+
+def _compare(plan: Plan, path: Path, measured: Path, as_json: bool, html: Path | None) -> None:
+    from rich.console import Console
+
+    from plancc.compiler.measured_report import read_measured
+    from plancc.compiler.render_measured import measured_data, measured_html, show_measured
+
+    report = read_measured(measured, plan, path)
+    if as_json:
+        click.echo(json.dumps({"measured": measured_data(plan, report)}, indent=2))
+    elif html is None:
+        show_measured(plan, report, Console(highlight=False))
+    else:
+        from plancc.compiler.files import write_whole
+
+        write_whole(html, measured_html(plan, report))
 
 
 def _data(plan: Plan, answer: Explanation) -> dict[str, Any]:

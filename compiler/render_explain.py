@@ -21,7 +21,7 @@ def show_explanation(plan: Plan, answer: Explanation, console: Console) -> None:
 
 
 def _parts(plan: Plan, answer: Explanation, console: Console) -> Iterator[RenderableType]:
-    yield _header(plan)
+    yield plan_header(plan)
     yield section_title("One step", f"decode of one token at context {plan.runtime.context}")
     yield from timeline(plan, answer, console)
     yield section_title("What binds each device")
@@ -38,7 +38,8 @@ def _parts(plan: Plan, answer: Explanation, console: Console) -> Iterator[Render
         yield from sensitivity_parts(answer.sensitivity, console.width)
 
 
-def _header(plan: Plan) -> Text:
+def plan_header(plan: Plan) -> Text:
+    """Which plan it is, in two lines."""
     shape = " | ".join("+".join(rank.device for rank in stage.ranks) for stage in plan.stages)
     return Text.assemble(
         (f"{plan.model.name} on {plan.inputs.topology.name}", "bold"), f": {shape}\n",
