@@ -114,6 +114,21 @@ def test_the_digest_is_of_what_was_measured(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD.replace("15.2", "15.3")).digest() != one.digest()
 
 
+def test_scratch_is_laid_out_by_kind_unless_it_is_said_and_counts_in_the_digest_then(
+    tmp_path: Path,
+) -> None:
+    topology = read(tmp_path, GOOD)
+    said = {layout: topology.devices[0].model_copy(update={"scratch": layout})
+            for layout in (None, "block", "chunk")}  # fmt: skip
+    assert {layout: device.layout for layout, device in said.items()} == {
+        None: "chunk", "block": "block", "chunk": "chunk"}  # fmt: skip
+    assert said[None].model_copy(update={"kind": "cpu"}).layout == "block"
+    assert "scratch" not in said[None].model_dump()
+    digests = {topology.model_copy(update={"devices": (device, *topology.devices[1:])}).digest()
+               for device in said.values()}  # fmt: skip
+    assert len(digests) == 3
+
+
 def test_the_digest_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
     head, links = GOOD.split("links:\n")
     first, second, *rest = links.splitlines(keepends=True)

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from plancc_bruteforce import BruteForce
 from plancc_random import Question, random_question
-from plancc_random_groups import random_group_question, random_home_question
+from plancc_random_groups import (
+    random_group_question,
+    random_home_question,
+    random_layout_question,
+)
 from plancc_random_ties import random_tie_question
 from plancc_shape_words import candidate_of
 
@@ -116,6 +120,14 @@ def test_of_several_ways_to_the_least_mix_the_preferred_shape_is_chosen(seeds: r
 @pytest.mark.parametrize("seeds", chunks(HOME_CASES))
 def test_a_block_may_lie_on_any_device_of_a_group_between_the_ends(seeds: range) -> None:
     assert differences(random_home_question, "latency", seeds) == {}
+
+
+@pytest.mark.parametrize(
+    ("objective", "seeds"),
+    [(name, seeds) for name in ("latency", "context") for seeds in chunks(50)],
+)
+def test_every_device_has_room_for_scratch_as_it_lays_it_out(objective: str, seeds: range) -> None:
+    assert differences(random_layout_question, objective, seeds) == {}
 
 
 @pytest.mark.skipif(not HAS_SWEEP, reason="PLANCC_SWEEP: how many more seeds")

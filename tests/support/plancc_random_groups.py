@@ -70,6 +70,20 @@ def random_home_question(seed: int, objective: str = "latency") -> Question:
     return model, topology, ask.model_copy(update={"pin": home})
 
 
+def random_layout_question(seed: int, objective: str = "latency") -> Question:
+    """Known geometry, on devices that lay out scratch in blocks, in chunks, or by their kind."""
+    rng, at = Random(f"layouts/{seed}/{objective}"), 10**8 + 1000 * seed
+    model, topology, ask = random_group_question(at, objective)
+    while model.geometry is None:
+        at += 1
+        model, topology, ask = random_group_question(at, objective)
+    devices = tuple(
+        device.model_copy(update={"scratch": rng.choice([None, "block", "chunk"])})
+        for device in topology.devices
+    )
+    return model, topology.model_copy(update={"devices": devices}), ask
+
+
 def _ask_for_devices(
     rng: Random, model: ModelShape, names: list[str], asked: dict[str, Any]
 ) -> None:
