@@ -70,20 +70,23 @@ def _deliver(plan: Plan, answer: Explanation, as_json: bool, html: Path | None) 
 
 
 def _compare(plan: Plan, path: Path, measured: Path, as_json: bool, html: Path | None) -> None:
-    from rich.console import Console
-
+    from plancc.compiler.explain_furthest import measured_data
     from plancc.compiler.measured_report import read_measured
-    from plancc.compiler.render_measured import measured_data, measured_html, show_measured
 
     report = read_measured(measured, plan, path)
     if as_json:
         click.echo(json.dumps({"measured": measured_data(plan, report)}, indent=2))
-    elif html is None:
-        show_measured(plan, report, Console(highlight=False))
-    else:
-        from plancc.compiler.files import write_whole
+        return
+    from rich.console import Console
 
-        write_whole(html, measured_html(plan, report))
+    from plancc.compiler.render_measured import measured_html, show_measured
+
+    if html is None:
+        show_measured(plan, report, Console(highlight=False))
+        return
+    from plancc.compiler.files import write_whole
+
+    write_whole(html, measured_html(plan, report))
 
 
 def _data(plan: Plan, answer: Explanation) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Which prediction is furthest off, and what of the topology likely explains it."""
+"""Which prediction is furthest off, what of the topology likely explains it, and all as data."""
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
-from plancc.compiler.explain_measured import Figure, stages_of_ranks
+from plancc.compiler.explain_measured import Figure, figures_of, stages_of_ranks
 from plancc.compiler.explain_room import read_bytes
 from plancc.compiler.measured_report import MeasuredReport
 from plancc.ir.kernel_spec import EMBED_LAUNCHES, HEAD_LAUNCHES, mixer_launches, mlp_launches
@@ -13,6 +13,24 @@ from plancc.ir.units import format_bytes, format_ns
 
 _SMALL_READ = 4 * 2**20  # bytes of a kernel below which its launch counts as much as its reading
 _NEAR = 0.01
+
+
+def measured_data(plan: Plan, report: MeasuredReport) -> dict[str, Any]:
+    """Every figure, for programs; ns, and bytes for memory."""
+    figures = figures_of(plan, report)
+    rows = [
+        {"kind": item.kind, "what": item.what, "stage": item.stage, "measured": item.measured,
+         "predicted": item.predicted,
+         "off_percent": None if item.off is None else round(100 * item.off, 2)}
+        for item in figures
+    ]  # fmt: skip
+    return {
+        "runs": report.repeat,
+        "context": report.decode.context,
+        "predicted_context": plan.runtime.context,
+        "figures": rows,
+        "furthest": furthest_words(plan, report, figures),
+    }
 
 
 def furthest_words(plan: Plan, report: MeasuredReport, figures: Sequence[Figure]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from io import StringIO
-from typing import Any
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -41,24 +40,6 @@ def show_measured(plan: Plan, report: MeasuredReport, console: Console) -> None:
             _words(plan, report, figures),
         )
     )
-
-
-def measured_data(plan: Plan, report: MeasuredReport) -> dict[str, Any]:
-    """The same for programs; ns, and bytes for memory."""
-    figures = figures_of(plan, report)
-    rows = [
-        {"kind": item.kind, "what": item.what, "stage": item.stage, "measured": item.measured,
-         "predicted": item.predicted,
-         "off_percent": None if item.off is None else round(100 * item.off, 2)}
-        for item in figures
-    ]  # fmt: skip
-    return {
-        "runs": report.repeat,
-        "context": report.decode.context,
-        "predicted_context": plan.runtime.context,
-        "figures": rows,
-        "furthest": furthest_words(plan, report, figures),
-    }
 
 
 def measured_html(plan: Plan, report: MeasuredReport, width: int = 120) -> str:

@@ -80,6 +80,7 @@ def test_a_wrong_arrow_would_be_seen(tmp_path: Path) -> None:
 def test_slow_libraries_are_imported_where_they_are_used(room: str) -> None:
     allowed = {
         "compiler/render_explain.py",
+        "compiler/render_measured.py",
         "compiler/render_sensitivity.py",
         "compiler/render_show.py",
         "compiler/render_timeline.py",
