@@ -142,8 +142,7 @@ class GlooInlet:
         self._body = torch.zeros(body, dtype=torch.int64)
         self._work: Any = None
         self._buffer = self._header
-        self._is_here = False
-        self._taken = self._freed = 0
+        self._is_here, self._taken, self._freed = False, 0, 0
 
     def expect(self, num_rows: int) -> None:
         if self._work is not None:
@@ -194,8 +193,7 @@ class WatchedInlet:
         self._inlet, self._news = inlet, news
         self.buffer_bytes = inlet.buffer_bytes
         self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_asked = False
-        self._here = threading.Event()
+        self._is_asked, self._here = False, threading.Event()
         self._error: RunFailed | None = None
         threading.Thread(target=self._watch, daemon=True, name="inlet").start()
 

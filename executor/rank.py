@@ -121,6 +121,8 @@ class Rank:
         if step.phase == "prompt" and step.positions[0] == 0:
             self.model.admit(step.slots[0])
             self.times.clear()
+        if step.is_timed:
+            self.model.set_clock()
 
     def _fly(self, flight: Flight, limit: int) -> bool:
         start, instructions = flight.at, self.seat.program.instructions

@@ -38,6 +38,14 @@ class RankTimes:
         if exchanges:
             self.exchanges.append(tuple(exchanges))
 
+    def add_all(self, other: "RankTimes") -> None:
+        """What `other` has, read now: a later step may be told by the same stamps."""
+        self.runs.extend(((0, time_ns),) for time_ns in other.run_ns)
+        self.exchanges.extend(((0, time_ns),) for time_ns in other.exchange_ns)
+        for mine, theirs in ((self.sent, other.sent_ns), (self.received, other.received_ns)):
+            for link, stamps in theirs.items():
+                mine.setdefault(link, _recent()).extend(stamps)
+
     def mark_sent(self, links: Iterable[int], now: Stamp | None) -> None:
         self._mark(self.sent, links, now)
 

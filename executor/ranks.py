@@ -1,7 +1,7 @@
 """All ranks of this process, run in turns on one thread."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 
@@ -9,6 +9,7 @@ from plancc.executor.backend.api import Recorder
 from plancc.executor.comm import is_watched
 from plancc.executor.pulse import Pulse
 from plancc.executor.rank import Rank
+from plancc.executor.rank_times import RankTimes
 from plancc.executor.step import Step
 
 
@@ -28,6 +29,8 @@ class LocalRanks:
         self.ranks = tuple(ranks)
         self.driver = next((rank for rank in self.ranks if rank.seat.is_driver), None)
         self._pulse, self._news, self._recorder = pulse, news, recorder
+        self._stamps: dict[Hashable, list[RankTimes]] = {}
+        self._launches = 0
 
     def allocated_bytes(self) -> dict[str, dict[str, int]]:
         """By device and ledger column; seats of one device add up."""
@@ -41,14 +44,19 @@ class LocalRanks:
     def decode(self, step: Step) -> None:
         """Begin a decode step at the driver; alone, as nothing else is under way."""
         assert self.driver is not None
-        if self._recorder is None or step.is_timed:
+        if self._recorder is None:
             self.driver.submit(step)
             self.advance()
             return
         for rank in self.ranks:
             rank.model.begin(step)
+            if step.is_timed:
+                rank.model.set_clock()
+        launches = self._launches
         self.driver.on_logits(step, self._recorder.run(step, lambda: self._launch(step)))
         self._pulse.progress += 1
+        if step.is_timed and launches == self._launches:
+            self._tell_times(step)
 
     def advance(self) -> bool:
         """Let every rank do what it can; whether any did something."""
@@ -65,8 +73,28 @@ class LocalRanks:
             else:
                 waited[0].wait()
 
+    def _tell_times(self, step: Step) -> None:
+        """By the stamps of the launches that were repeated."""
+        assert self._recorder is not None
+        for rank in self.ranks:
+            rank.model.wait()
+        for rank, times in zip(self.ranks, self._stamps[self._recorder.key(step)], strict=True):
+            rank.times.add_all(times)
+
     def _launch(self, step: Step) -> torch.Tensor:
         """A whole step, on every rank, to its logits; the devices may still be at it."""
+        self._launches += 1
+        kept = [rank.times for rank in self.ranks]
+        for rank in self.ranks:
+            rank.times = RankTimes()
+        logits = self._launch_all(step)
+        if self._recorder is not None and step.is_timed:
+            self._stamps[self._recorder.key(step)] = [rank.times for rank in self.ranks]
+        for rank, times in zip(self.ranks, kept, strict=True):
+            rank.times = times
+        return logits
+
+    def _launch_all(self, step: Step) -> torch.Tensor:
         assert self.driver is not None
         self.driver.submit(step)
         while self.driver.num_flights:

@@ -88,5 +88,5 @@ def refuse_what_cannot_run(plan: Plan) -> None:
     """Raises BadInput for a sound plan that asks for more than this executor has."""
     for index, link in enumerate(plan.links):
         if link.transport == "nccl":
-            raise BadInput(f"links[{index}].transport: between processes this planrun carries rows "
-                           f"by gloo, found {link.transport}: compile with --workers host")  # fmt: skip
+            raise BadInput(f"links[{index}].transport: this planrun carries rows by gloo between "
+                           f"processes, found nccl: compile with --workers host")  # fmt: skip

@@ -4,7 +4,7 @@ A device works through what it was given in order, and may still be at it when a
 host waits only in `read`, `wait`, `Drawn.ids` and a stamp's `ns`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 import torch
@@ -58,6 +58,9 @@ class RankModel(Protocol):
     def wait(self) -> None:
         """Return when all that was begun is done."""
 
+    def set_clock(self) -> None:
+        """Waits; stamps of the next second or so are told by the host's clock as it is now."""
+
     def admit(self, slot: int) -> None:
         """Forget all state of a slot before its first chunk."""
 
@@ -96,10 +99,14 @@ class Link(Inlet, Outlet, Protocol):
 class Recorder(Protocol):
     """Decode steps of all ranks of a process, launched as one."""
 
+    def key(self, step: Step) -> Hashable:
+        """Steps of one key have the same launches: as many rows, and reaching about as far."""
+
     def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Logits of a decode step that every rank has begun: what `launch` returns.
 
-        Where a former step had as many rows and reached as far, its launches are repeated instead.
+        Launches of a former step of its key are repeated instead. Else `launch` is called twice,
+        and the stamps of the second time are told anew by every repetition.
         """
 
 

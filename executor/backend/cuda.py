@@ -50,7 +50,8 @@ class CudaBackend:
         group: Group | None = None,
     ) -> "CudaRank":  # fmt: skip
         """Allocate a rank. Raises BadInput for what its kernels do not serve."""
-        pieces = rank_pieces(model, layers, blocks=blocks, share=tiles if group else None)
+        pieces = rank_pieces(model, layers, blocks=blocks, share=tiles if group else None,
+                             has_mixer=group is None or group.holds_rows)  # fmt: skip
         check_runnable(model, runtime, layers, tiles, group)
         device = device_of(uuid) if self._device == "cuda" else torch.device(self._device)
         return CudaRank(model, runtime, layers, blocks, pieces, device, group,
@@ -85,11 +86,13 @@ class CudaRank:
         self._weights = allocate_weights(pieces, dtype, device)
         self._scratch = allocate_scratch(model, runtime, model.layers[slice(*layers)],
                                          has_head=self.has_head, device=device)  # fmt: skip
-        self._cache = allocate_cache(model, layers, runtime, self._scratch)
+        held = layers if group is None or group.holds_rows else (layers[0], layers[0])
+        self._cache = allocate_cache(model, held, runtime, self._scratch)
         slots = power_of_two(runtime.slots)
         self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
         rows = step_rows(runtime.slots, runtime.prefill_chunk)
-        self._exchange = CudaExchange(group, rows, model.hidden_size, device) if group else None
+        self._exchange = (CudaExchange(group, rows, model.hidden_size, dtype, device)
+                          if group else None)  # fmt: skip
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
                                   self._scratch, self._staging, self._exchange)  # fmt: skip
         self._graphs: dict[Any, Any] = {}
@@ -154,13 +157,13 @@ class CudaRank:
             has_sum = self._exchange is not None and self._exchange.begin(run)
             if not run.embed and not has_sum:
                 assert hidden is not None
-                self._segments.incoming = self._incoming(step, hidden)
+                self._segments.incoming = self._incoming(run, step, hidden)
             if step.phase == "decode":
                 self._decode(run, power_of_two(num_rows), max(step.positions), wants)
             else:
                 self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
                                       wants_logits=wants)  # fmt: skip
-        ended = self._exchange.end(run, num_rows) if self._exchange else None
+        ended = self._exchange.end(run, step) if self._exchange else None
         if ended is not None:
             return ended
         if not run.head:
@@ -192,6 +195,10 @@ class CudaRank:
         assert self._clock is not None, "stamps are a device's"
         return self._clock.now()
 
+    def set_clock(self) -> None:
+        if self._clock is not None and not self.is_recorded:
+            self._clock.set()
+
     def wait(self) -> None:
         if self.stream is not None:
             self.stream.synchronize()
@@ -200,9 +207,12 @@ class CudaRank:
         """Tokens of rows up to a position, to a power of two, so that graphs are few."""
         return max(_LEAST_REACH, power_of_two(position + 1))
 
-    def _incoming(self, step: Step, hidden: torch.Tensor) -> torch.Tensor:
+    def _incoming(self, run: Run, step: Step, hidden: torch.Tensor) -> torch.Tensor:
         """Where a segment reads its rows: where they are, if the kernels can and nothing else will
         stand there when their launches are repeated; else in scratch."""
+        if run.part == "mlp":
+            assert self._exchange is not None
+            return self._exchange.bring(step, hidden, self._scratch["incoming"])
         is_whole = step.phase == "prompt" or step.num_rows == power_of_two(step.num_rows)
         is_fixed = step.phase == "prompt" or self.is_recorded or not self._uses_graphs
         if hidden.device == self.device and is_whole and is_fixed:

@@ -17,7 +17,7 @@ from plancc.executor.step import Step
 if TYPE_CHECKING:
     from plancc.executor.backend.cuda import CudaRank
 
-_Key = tuple[int, int, bool]
+_Key = tuple[int, int, bool, bool]
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,12 @@ class StepGraphs:
         self._others = tuple(rank for rank in ranks if rank is not self._main)
         self._recorded: dict[_Key, _Recorded] = {}
 
+    def key(self, step: Step) -> _Key:
+        reach = self._main.reach(max(step.positions))
+        return (step.num_rows, reach, step.wants_logits, step.is_timed)
+
     def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
-        key = (step.num_rows, self._main.reach(max(step.positions)), step.wants_logits)
+        key = self.key(step)
         found = self._recorded.get(key)
         if found is None:
             return self._record(key, launch)

@@ -24,8 +24,8 @@ _REMEDY = "measure it again (planprobe --refresh) and compile"
 
 
 class CudaLink:
-    """Both ends. What `take_rows` gives lies on the target's device, or in pinned memory for its
-    `run` to copy; rows that are sent in place lie where the source has them."""
+    """Both ends. What `take_rows` gives lies on the target's device, or where the source has it
+    for rows that are sent in place and that the target can read there."""
 
     leaves_process = False
 
@@ -43,10 +43,12 @@ class CudaLink:
         self._source, self._target, self._slots = source, target, shape[0]
         self._host = _pinned(shape, dtype, source) if is_staged else None
         self._device = None
-        if is_staged == in_place:  # else rows are read where they are: on the source, or pinned
+        if is_staged or not in_place:
             self._device = RowViews(allocate({"rows": (shape, dtype)}, target.device)["rows"])
         if not is_staged:
             _meet(source, target)
+        if target.device.type == "cuda":
+            torch.cuda.synchronize(target.device)  # slots were zeroed on another stream
         self._free: list[torch.cuda.Event | None] = [None] * self._slots
         self._queue: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
         self._sent = self._taken = self._freed = 0

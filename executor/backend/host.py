@@ -30,6 +30,9 @@ class HostRank:
     def wait(self) -> None:
         """Nothing is under way."""
 
+    def set_clock(self) -> None:
+        """The clock is the host's."""
+
 
 class HostLinks:
     """The parts of Backend that are about links, for such ranks."""
