@@ -8,25 +8,37 @@ from collections.abc import Sequence
 
 import torch
 
-from plancc.executor.backend.cuda_memory import allocate, total_bytes
+from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
 from plancc.executor.group import Group, root_merges
+from plancc.executor.step import Phase, Step
 from plancc.ir.instruction import Run
 from plancc.ir.sizes import LINK_SLOTS
 from plancc.ir.tiles import Span, subtree_roots
+from plancc.kernels.gpu.copy import copy_rows
+from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.partials import partials
 from plancc.kernels.gpu.prompt_partials import prompt_partials
 from plancc.kernels.gpu.roots import add_roots
-from plancc.kernels.gpu.tilings import Tiling
+from plancc.kernels.gpu.tilings import Tiling, power_of_two
 
 Tensor = torch.Tensor
+_FP32 = 4
 
 
 class CudaExchange:
     """Partial rows [rows, roots, hidden_size] in two slots, by turns: one is still read by the
-    others while the next layer's is written."""
+    others while the next layer's is written. An owner has `normed` besides, what it sends them.
 
-    def __init__(self, group: Group, rows: int, hidden_size: int, device: torch.device) -> None:
+    A decode row is normed by two things: itself times the gain, and float32 sums of squares that
+    give a factor for after the product. The sums of all rows go ahead of them, in rows of the same
+    message (squares_rows); prompt rows are normed whole.
+    """
+
+    def __init__(
+        self, group: Group, rows: int, hidden_size: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self.group, self._max_rows = group, rows
+        self._hidden_size, self._itemsize = hidden_size, dtype.itemsize
         tiles = group.shares[-1][1]
         spans = [subtree_roots(tiles, share) for share in group.shares]
         self.share: Span = group.shares[group.number]
@@ -34,7 +46,12 @@ class CudaExchange:
         self._merges = root_merges(tuple(span for of_rank in spans for span in of_rank))
         shape = (rows, len(self._roots), hidden_size)
         names = [f"partials{slot}" for slot in range(LINK_SLOTS)]
-        buffers = allocate({name: (shape, torch.float32) for name in names}, device)
+        sizes: dict[str, tuple[Shape, torch.dtype]] = {name: (shape, torch.float32)
+                                                       for name in names}  # fmt: skip
+        if group.is_owner:
+            sizes["normed"] = ((rows, hidden_size), dtype)
+        buffers = allocate(sizes, device)
+        self.normed = buffers.get("normed")
         self.allocated_bytes = total_bytes(buffers.values())
         self._slots = [buffers[name] for name in names]
         self._slot = 0
@@ -51,15 +68,45 @@ class CudaExchange:
         return (self._slot, *(part.data_ptr() for part in self._parts))
 
     def begin(self, run: Run) -> bool:
-        """Before a run: the other slot's turn, if it has a layer. Whether it begins with a sum."""
-        if run.layers[0] != run.layers[1]:
+        """Before a run: the other slot's turn, if partial rows come of it. Whether it begins with
+        a sum."""
+        if _ends_with_partials(run):
             self._slot = (self._slot + 1) % LINK_SLOTS
         return self.is_pending
 
-    def end(self, run: Run, count: int) -> Tensor | None:
-        """Once a run is launched: the partial rows that it ends with, if it has a layer."""
+    def end(self, run: Run, step: Step) -> Tensor | None:
+        """Once a run is launched: what it ends with that the group exchanges."""
         self._parts = ()
-        return self._rows(count) if run.layers[0] != run.layers[1] else None
+        if run.part == "mixer":
+            assert self.normed is not None
+            return self.normed[: self._normed_rows(step)]
+        return self._rows(step.num_rows) if _ends_with_partials(run) else None
+
+    def bring(self, step: Step, normed: Tensor, room: Tensor) -> Tensor:
+        """Normed rows as an owner's kernels left them, for this rank's to read: its own where they
+        are, another's in `room`, since a product reads them many times."""
+        if self.group.is_owner:
+            return normed
+        here = room[: self._normed_rows(step)]
+        copy_rows(normed, here)
+        return here
+
+    def cut_normed(self, normed: Tensor, count: int, phase: Phase) -> tuple[Tensor, Tensor]:
+        """(rows [count, hidden_size], sums of squares of decode rows) of what an owner sends;
+        prompt rows have no sums."""
+        if phase == "prompt":
+            return normed[:count], normed[:0]
+        width, itemsize = normed.shape[1], normed.element_size()
+        ahead, chunks = squares_rows(count, width, itemsize), -(-width // CHUNK)
+        sums = normed[:ahead].view(-1)[: count * chunks * _FP32 // itemsize].view(torch.float32)
+        return normed[ahead : ahead + count], sums.view(count, chunks)
+
+    def _normed_rows(self, step: Step) -> int:
+        """Of what an owner sends in a step: decode rows are filled up to a power of two."""
+        if step.phase == "prompt":
+            return step.num_rows
+        count = power_of_two(step.num_rows)
+        return count + squares_rows(count, self._hidden_size, self._itemsize)
 
     def take(self, parts: Sequence[Tensor]) -> None:
         """Every rank's partial rows, in rank order, on devices that this one can read."""
@@ -90,3 +137,13 @@ class CudaExchange:
 
     def _rows(self, count: int) -> Tensor:
         return self._slots[self._slot][:count]
+
+
+def squares_rows(num_rows: int, hidden_size: int, itemsize: int) -> int:
+    """Rows of the model's format that the sums of squares of so many decode rows take."""
+    sums = num_rows * -(-hidden_size // CHUNK)
+    return -(-sums * _FP32 // (hidden_size * itemsize))
+
+
+def _ends_with_partials(run: Run) -> bool:
+    return run.layers[0] != run.layers[1] and run.part != "mixer"

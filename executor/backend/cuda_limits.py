@@ -2,13 +2,17 @@
 
 from functools import partial
 
+from plancc.executor.backend.cuda_exchange import squares_rows
 from plancc.executor.backend.layer_limits import attention_problems, check_layers, dense_problems
 from plancc.executor.group import Group
+from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
+from plancc.ir.sizes import step_rows
 from plancc.ir.tiles import MAX_TILES, Span
 from plancc.kernels.gpu.roots import MAX_RANKS
+from plancc.kernels.gpu.tilings import power_of_two
 
 MAX_SLOTS, MAX_HEAD_DIM, MAX_QUERIES = 64, 256, 64
 
@@ -25,7 +29,7 @@ def check_runnable(
         more.append("geometry.mlp_bias: expected false, found true")
     if runtime.slots > MAX_SLOTS:
         more.append(f"slots {runtime.slots}: expected at most {MAX_SLOTS}")
-    more += _group_problems(group) if group else []
+    more += _group_problems(group, model, runtime) if group else []
     whole = group.shares[-1] if group else tiles
     check_layers(model, layers, "cuda", partial(_problems, tiles, whole[1]), tuple(more))
 
@@ -47,13 +51,26 @@ def _share_problems(tiles: Span, whole: int, layer: Layer) -> list[str]:
     return []
 
 
-def _group_problems(group: Group) -> list[str]:
-    """An owner would have to send two things for a decode row, the row times the gain and a float32
-    factor that is applied after the product; a hop has room for one row of the model's format."""
+def _group_problems(group: Group, model: ModelShape, runtime: Runtime) -> list[str]:
     found = []
-    if group.mixer == "owned":
-        found.append("a TP group whose mixers one rank owns: expected replicated mixers; compile "
-                     "with --tp off or for other devices")  # fmt: skip
     if len(group.shares) > MAX_RANKS:
         found.append(f"a TP group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
+    if group.mixer == "owned":
+        found += _owner_problems(model, runtime)
+    return found
+
+
+def _owner_problems(model: ModelShape, runtime: Runtime) -> list[str]:
+    """What an owner sends for decode rows is more than those rows: see cuda_exchange."""
+    rows, itemsize, found = power_of_two(runtime.slots), ITEMSIZE[model.dtype], []
+    needed = rows + squares_rows(rows, model.hidden_size, itemsize)
+    if needed > step_rows(runtime.slots, runtime.prefill_chunk):
+        found.append(f"prefill_chunk {runtime.prefill_chunk}: a TP group whose mixers one rank "
+                     f"owns expects at least {needed} with {runtime.slots} slots")  # fmt: skip
+    if len(runtime.workers) > 1:
+        found.append(f"{len(runtime.workers)} workers: a TP group whose mixers one rank owns "
+                     f"expects one process (--workers host)")  # fmt: skip
+    if model.hidden_size * itemsize % 4:
+        found.append(f"hidden_size {model.hidden_size}: a TP group whose mixers one rank owns "
+                     f"expects an even one")  # fmt: skip
     return found

@@ -1,17 +1,18 @@
 """The kernels of a segment in their order, for decode rows and for prompt rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_exchange import CudaExchange
+from plancc.executor.backend.cuda_rows import Rows, columns_of, tiles_of
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_weights import DeviceWeights
+from plancc.executor.step import Phase
 from plancc.ir.instruction import Run
-from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu.attention import attention
@@ -28,25 +29,13 @@ from plancc.kernels.gpu.tilings import Tiling, tiling
 Tensor = torch.Tensor
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Views of scratch for so many rows of a layer."""
-
-    hidden: Tensor
-    gained: Tensor
-    squares: Tensor
-    qkv: Tensor
-    attended: Tensor
-    activated: Tensor
-    angles: Tensor
-
-
 @dataclass
 class Segments:
     """Launches segments of one rank; computes nothing itself.
 
     In a TP group a segment with a layer ends with the layer's partial rows, in the exchange's slot,
-    and one that follows an exchange begins with the sum of everybody's.
+    and one that follows an exchange begins with the sum of everybody's. Part `mixer` ends with the
+    norm before the MLP, in the exchange's buffer, and part `mlp` begins with it.
     """
 
     model: ModelShape
@@ -64,7 +53,7 @@ class Segments:
             rows = self._rows(run.layers[0], num_rows)
             gain = self._gain(run, run.layers[0])
             self.exchange.add(rows.hidden, rows.gained, rows.squares, gain)
-        else:
+        elif run.part != "mlp":
             self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
         for index in range(*run.layers):
             self._decode_layer(run, index, num_rows, reach)
@@ -76,10 +65,10 @@ class Segments:
         if self.exchange and self.exchange.is_pending:
             rows = self._rows(run.layers[0], num_rows)
             self.exchange.add(rows.hidden, None, None, None)
-        else:
+        elif run.part != "mlp":
             self._enter(run, num_rows, None, first)
         for index in range(*run.layers):
-            self._prompt_layer(index, num_rows, slot, first)
+            self._prompt_layer(run, index, num_rows, slot, first)
         if run.head and wants_logits:
             self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
             rows, s = self._rows(run.layers[0], 1), self.scratch
@@ -99,10 +88,13 @@ class Segments:
               first_position=first)  # fmt: skip
 
     def _decode_layer(self, run: Run, index: int, num_rows: int, reach: int) -> None:
-        self.launch_role("qkv", run, index, num_rows)
-        self._attend(index, num_rows, reach)
-        for role in ("o", "gate_up", "down"):
-            self.launch_role(role, run, index, num_rows)
+        if run.part != "mlp":
+            self.launch_role("qkv", run, index, num_rows)
+            self._attend(index, num_rows, reach)
+            self.launch_role("o", run, index, num_rows)
+        if run.part != "mixer":
+            self.launch_role("gate_up", run, index, num_rows)
+            self.launch_role("down", run, index, num_rows)
 
     def launch_role(self, role: str, run: Run, index: int, num_rows: int) -> None:
         """The kernel of decode rows that reads one matrix of a layer, or the head's."""
@@ -115,13 +107,15 @@ class Segments:
             case "o":
                 size = rows.attended.shape[1]
                 how = tiling(role, width, num_rows, size)
-                self._join(rows, rows.attended, w["output"], w.get("output_bias"), w["mlp_norm"],
-                           how, tile_bounds(size, 1, how.pieces), 1)  # fmt: skip
+                self._join(self._normed(run, rows, "decode"), rows.attended, w["output"],
+                           w.get("output_bias"), w["mlp_norm"], how,
+                           tile_bounds(size, 1, how.pieces), 1)  # fmt: skip
             case "gate_up":
+                rows = self._normed(run, rows, "decode")
                 gate_up(rows.gained, rows.squares, w["gate_up"], rows.activated, eps=eps,
                         tiling=tiling(role, width, num_rows, hidden))  # fmt: skip
             case "down":
-                bounds, group = self._tiles(index)
+                bounds, group = tiles_of(self.model.layers[index])
                 how = tiling(role, width, num_rows, bounds[1])
                 if self.exchange:
                     self.exchange.decode(
@@ -152,8 +146,24 @@ class Segments:
              partials=self.scratch["partials"], counters=self.scratch["counters"], bounds=bounds,
              group=group)  # fmt: skip
 
-    def _prompt_layer(self, index: int, num_rows: int, slot: int, first: int) -> None:
-        rows, w, cache = self._rows(index, num_rows), self._by_layer[index], self.cache
+    def _prompt_layer(self, run: Run, index: int, num_rows: int, slot: int, first: int) -> None:
+        rows, w = self._rows(index, num_rows), self._by_layer[index]
+        if run.part != "mlp":
+            self._prompt_mixer(rows, index, slot, first)
+        normed = self._normed(run, rows, "prompt").gained
+        if run.part != "mlp":
+            norm(rows.hidden, w["mlp_norm"], normed, eps=self._eps)
+        if run.part == "mixer":
+            return
+        prompt_gate_up(normed, w["gate_up"], rows.activated)
+        bounds, group = tiles_of(self.model.layers[index])
+        if self.exchange:
+            self.exchange.prompt(rows.activated, w["down"], bounds, group)
+        else:
+            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
+
+    def _prompt_mixer(self, rows: Rows, index: int, slot: int, first: int) -> None:
+        w, cache = self._by_layer[index], self.cache
         norm(rows.hidden, w["input_norm"], rows.gained, eps=self._eps)
         prompt_linear(rows.gained, w["qkv"], w.get("qkv_bias"), None, rows.qkv)
         kept = cache.layers[index]
@@ -162,13 +172,15 @@ class Segments:
                          capacity=kept.capacity, window=kept.window,
                          rotary_dim=self._rotary(index))  # fmt: skip
         prompt_linear(rows.attended, w["output"], w.get("output_bias"), rows.hidden, rows.hidden)
-        norm(rows.hidden, w["mlp_norm"], rows.gained, eps=self._eps)
-        prompt_gate_up(rows.gained, w["gate_up"], rows.activated)
-        bounds, group = self._tiles(index)
-        if self.exchange:
-            self.exchange.prompt(rows.activated, w["down"], bounds, group)
-        else:
-            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
+
+    def _normed(self, run: Run, rows: Rows, phase: Phase) -> Rows:
+        """The rows, with the norm before the MLP where it lies in this segment."""
+        if self.exchange is None or run.part == "whole":
+            return rows
+        place = self.exchange.normed if run.part == "mixer" else self.incoming
+        assert place is not None
+        gained, squares = self.exchange.cut_normed(place, len(rows.hidden), phase)
+        return replace(rows, gained=gained, squares=squares)
 
     def _head(self, num_rows: int) -> None:
         buffers, s = self.weights.buffers, self.scratch
@@ -203,23 +215,6 @@ class Segments:
             return self.weights.buffers["final_norm"]
         return next(t for name, t in self.weights.buffers.items() if name.endswith("_norm"))
 
-    def _tiles(self, index: int) -> tuple[tuple[int, ...], int]:
-        mlp = self.model.layers[index].mlp
-        assert isinstance(mlp, DenseMlp)
-        assert mlp.intermediate_size is not None
-        return tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles), mlp.group
-
-    def _columns(self, layer: Layer) -> int:
-        """Of the MLP, as far as it lies here."""
-        mlp = layer.mlp
-        if not isinstance(mlp, DenseMlp) or mlp.intermediate_size is None:
-            return 0
-        if self.exchange is None:
-            return mlp.intermediate_size
-        first, end = self.exchange.share
-        bounds = tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles)
-        return bounds[end] - bounds[first]
-
     def _rotary(self, index: int) -> int:
         name, mixer = self._rope_name(index), self.model.layers[index].mixer
         if name is None:
@@ -234,8 +229,9 @@ class Segments:
     def _rows(self, index: int, num_rows: int) -> Rows:
         layer, s = self.model.layers[min(index, len(self.model.layers) - 1)], self.scratch
         queries = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
+        share = self.exchange.share if self.exchange else None
         widths = {"qkv": queries + (layer.mixer.kv_width() or 0), "attended": queries,
-                  "activated": self._columns(layer)}  # fmt: skip
+                  "activated": columns_of(layer, share)}  # fmt: skip
         cut = {name: s[name][: num_rows * n].view(num_rows, n) for name, n in widths.items()}
         name = self._rope_name(min(index, len(self.model.layers) - 1))
         rope = s.rope_names.index(name) if name is not None else 0

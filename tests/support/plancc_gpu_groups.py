@@ -7,6 +7,7 @@ with must have the same bits.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from plancc_cpu_ranks import CpuRanks, runtime_of
@@ -141,14 +142,16 @@ def _references(x: Tensor, w: Tensor, before: Tensor, cut: Cut) -> tuple[Tensor,
 
 
 class GpuGroup(CpuRanks):
-    """One stage of all layers as a replicated group, driven by hand: shares at `borders`.
+    """One stage of all layers as a group, driven by hand: shares at `borders`.
 
-    Ranks read each other's rows where they lie. `hidden`: the last rows of every rank.
+    Ranks read each other's rows where they lie. `hidden`: the last rows of every rank but the
+    first, where they have any.
     """
 
     def __init__(
         self, shape: ModelShape, tensors: Mapping[str, Tensor], borders: Sequence[int], *,
-        context: int, slots: int = 1, chunk: int = 512, device: str = "cpu", graphs: bool = True,
+        mixer: Literal["replicated", "owned"] = "replicated", context: int, slots: int = 1,
+        chunk: int = 512, device: str = "cpu", graphs: bool = True,
     ) -> None:  # fmt: skip
         self.shape, self.runtime = (
             shape,
@@ -162,7 +165,7 @@ class GpuGroup(CpuRanks):
             backend.open(
                 model=shape, runtime=self.runtime, layers=(0, len(shape.layers)),
                 blocks=("embed", "head") if number == 0 else (), tiles=share, threads=1,
-                group=Group("replicated", shares, number),
+                group=Group(mixer, shares, number),
             )
             for number, share in enumerate(shares)
         ]  # fmt: skip
@@ -171,29 +174,39 @@ class GpuGroup(CpuRanks):
                 rank.parameter(piece).copy_(part_of(tensors[piece.spec.name], piece))
         self.pages = KvPages(context=context, page_tokens=PAGE_TOKENS, pages=self.runtime.pages,
                              slots=slots)  # fmt: skip
-        self.lengths = [0] * slots
+        self.lengths, self.is_owned = [0] * slots, mixer == "owned"
         self.hidden: list[Tensor] = []
 
     def run(self, step: Step) -> Tensor:
-        first, *others = self.ranks
+        first = self.ranks[0]
         for rank in self.ranks:
             rank.begin(step)
         embedded = first.run(Run(segment=0, layers=(0, 0), embed=True), step, None)
-        rows: list[Tensor] = [embedded, *(first.read(embedded).clone() for _ in others)]
+        holders = [first] if self.is_owned else self.ranks
+        rows = [embedded, *(first.read(embedded).clone() for _ in holders[1:])]
         end = len(self.shape.layers)
         for layer in range(end):
-            run = Run(segment=layer + 1, layers=(layer, layer + 1))
-            parts = [rank.run(run, step, mine)
-                     for rank, mine in zip(self.ranks, rows, strict=True)]  # fmt: skip
-            self._wait()
-            rows = [rank.take(layer, parts) for rank in self.ranks]
+            parts = self._layer(layer, step, rows)
+            rows = [rank.take(layer, parts) for rank in holders]
         last = Run(segment=end + 1, layers=(end, end))
         self.hidden = [rank.run(last, step, mine)
-                       for rank, mine in zip(others, rows[1:], strict=True)]  # fmt: skip
+                       for rank, mine in zip(holders[1:], rows[1:], strict=True)]  # fmt: skip
         has_head = last.model_copy(update={"head": True})
         logits = first.read(first.run(has_head, step, rows[0])).clone()
         self._wait()
         return logits
+
+    def _layer(self, layer: int, step: Step, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Every rank's partial rows."""
+        run = Run(segment=layer + 1, layers=(layer, layer + 1))
+        if self.is_owned:
+            mixer = run.model_copy(update={"part": "mixer"})
+            rows = [self.ranks[0].run(mixer, step, rows[0])] * len(self.ranks)
+            run = run.model_copy(update={"part": "mlp"})
+            self._wait()
+        parts = [rank.run(run, step, mine) for rank, mine in zip(self.ranks, rows, strict=True)]
+        self._wait()
+        return parts
 
     def _wait(self) -> None:
         for rank in self.ranks:
@@ -201,8 +214,9 @@ class GpuGroup(CpuRanks):
 
     def kv_digests(self, slot: int = 0) -> list[str]:
         """Of every layer, where all ranks have the same."""
+        holders = self.ranks[:1] if self.is_owned else self.ranks
         found = [
-            [rank.kv_digest(layer, slot, self.lengths[slot]) for rank in self.ranks]
+            [rank.kv_digest(layer, slot, self.lengths[slot]) for rank in holders]
             for layer in range(len(self.shape.layers))
         ]
         assert all(len(set(digests)) == 1 for digests in found)
