@@ -61,7 +61,7 @@ def _cause(plan: Plan, report: MeasuredReport, item: Figure) -> str:
         case "hop":
             return _hop_cause(plan, item)
         case "prefill":
-            rows = plan.runtime.prefill_chunk
+            rows = min(plan.runtime.prefill_chunk, report.prefill.tokens)
             return f"likely the matmul curve at {rows} rows, or attention, which no curve has"
         case "memory":
             return _memory_cause(plan, report, item)

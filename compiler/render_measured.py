@@ -103,7 +103,7 @@ def _words(plan: Plan, report: MeasuredReport, figures: tuple[Figure, ...]) -> T
     if predicted and predicted.prompt != report.prefill.tokens:
         table.add_row("prompt", f"predicted for {predicted.prompt} tokens: not compared")
     if machine := report.machine:
-        devices = ", ".join(f"{name} {kind}" for name, kind in machine.devices.items())
-        table.add_row("machine", Text(f"{devices}; {machine.processor}; torch {machine.torch}, "
+        devices = "".join(f"{name}: {words}; " for name, words in machine.devices.items())
+        table.add_row("machine", Text(f"{devices}{machine.processor}; torch {machine.torch}, "
                                       f"plancc {machine.plancc}"))  # fmt: skip
     return table

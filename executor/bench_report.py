@@ -57,18 +57,18 @@ def _figures(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _machine(plan: Plan, reports: Mapping[int, RankReport]) -> dict[str, Any]:
-    """Of the host that planrun was started on, and each device's own name where it has one."""
-    ranks = {program.device: reports[program.rank] for program in plan.programs}
+    """Of the host that planrun was started on; devices by what their backend calls them."""
+    found = {
+        program.device: getattr(reports[program.rank], "device_name", None)
+        for program in plan.programs
+    }
     return {
         "plancc": VERSION,
         "python": platform.python_version(),
         "torch": _torch_version(),
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
-        "devices": {
-            device.name: getattr(ranks.get(device.name), "device_name", None) or device.kind
-            for device in plan.devices
-        },
+        "devices": {device: name for device, name in found.items() if name},
     }
 
 

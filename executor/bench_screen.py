@@ -105,11 +105,11 @@ def _sizes(found: int | None, planned: int) -> tuple[str, str, str]:
 def _machine_words(report: dict[str, Any]) -> str:
     machine, decode = report["machine"], report["decode"]
     first, last = decode["context"]
-    devices = ", ".join(f"{name}: {kind}" for name, kind in machine["devices"].items())
+    devices = "".join(f"{name}: {words}; " for name, words in machine["devices"].items())
     runs = f"{report['repeat']} runs, medians" if report["repeat"] > 1 else "1 run"
     return (
         f"{runs}; decode at {first} to {last} tokens of context, predicted for "
         f"{decode['predicted_context']}; parts of a step from {report['timed']['steps']} steps\n"
-        f"{devices}; {machine['processor']}, {machine['cores']} cores; torch {machine['torch']}, "
+        f"{devices}{machine['processor']}, {machine['cores']} cores; torch {machine['torch']}, "
         f"plancc {machine['plancc']}"
     )
