@@ -76,13 +76,20 @@ def test_a_group_driven_by_hand_has_the_bits_of_one_rank(dtype: str) -> None:
     sizes: dict[str, Any] = {"context": 400, "chunk": 200, "slots": 2, "device": "cuda"}
     one = GpuRanks(shape, tensors, **sizes)
     expected, digests = script(one), (one.kv_digests(0), one.kv_digests(1))
-    for borders, graphs, chunk in (((8,), True, 200), ((3, 8), False, 37), ((1, 4, 15), True, 64)):
-        group = GpuGroup(shape, tensors, borders, graphs=graphs, **sizes)
+    for mixer, borders, graphs, chunk in (
+        ("replicated", (8,), True, 200), ("replicated", (3, 8), False, 37),
+        ("replicated", (1, 4, 15), True, 64),
+        ("owned", (8,), True, 200), ("owned", (1, 9), False, 50),
+    ):  # fmt: skip
+        group = GpuGroup(shape, tensors, borders, mixer=mixer, graphs=graphs, **sizes)
         for _ in range(3):  # the later times replay graphs, of either slot
             found = script(group, chunk)
-            assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), borders
+            assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), (
+                mixer,
+                borders,
+            )
             assert (group.kv_digests(0), group.kv_digests(1)) == digests
-            assert all(torch.equal(group.hidden[0], rows) for rows in group.hidden)
+            assert all(torch.equal(group.hidden[0], rows) for rows in group.hidden[1:])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -98,6 +105,11 @@ def test_plans_of_groups_give_the_answer_of_one_seat(dtype: str, tmp_path: Path)
         "two groups": [
             stage((0, 1), "cpu0", "cpu1", "cpu2", tiles=(3, 9), mixer="replicated"),
             stage((1, 3), "cpu3", "cpu4", tiles=(15,), mixer="replicated"),
+        ],
+        "owned": [stage((0, 3), "cpu0", "cpu1", "cpu2", tiles=(4, 9), mixer="owned")],
+        "owned, replicated": [
+            stage((0, 2), "cpu0", "cpu1", tiles=(5,), mixer="owned"),
+            stage((2, 3), "cpu2", "cpu3", tiles=(7,), mixer="replicated"),
         ],
     }  # fmt: skip
     for name, stages in shapes.items():
