@@ -66,9 +66,9 @@ def _cause(plan: Plan, report: MeasuredReport, item: Figure) -> str:
         case "memory":
             return _memory_cause(plan, report, item)
         case "rest":
-            if (item.difference or 0) > 0:
-                return "likely sampling, and what the host does between two steps"
-            return "its parts were timed one by one; a step that is one launch is faster"
+            return "likely sampling, and what the host does between two steps"
+        case "clocks":
+            return "by so much the run without clocks differs from the one whose parts were timed"
         case "step" | "column":
             raise AssertionError(f"no {item.kind} is a part that is judged")
         case _:

@@ -7,7 +7,9 @@ from typing import Literal
 from plancc.compiler.measured_report import MeasuredReport
 from plancc.ir.plan import Plan
 
-Kind = Literal["step", "compute", "exchange", "hop", "rest", "prefill", "memory", "column"]
+Kind = Literal[
+    "step", "compute", "exchange", "hop", "rest", "clocks", "prefill", "memory", "column"
+]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def figures_of(plan: Plan, report: MeasuredReport) -> tuple[Figure, ...]:
     parts = tuple(_parts(plan, report))
     step = plan.predicted.decode.step_ns
     whole = Figure("step", "decode step, p50", _ns(report.decode.p50_ms), step, step)
-    rest = _rest(whole, parts)
+    rest = _rest(whole, parts, report)
     return (whole, *parts, *rest, *_prefill(plan, report), *_memory(plan, report))
 
 
@@ -87,11 +89,16 @@ def stages_of_ranks(plan: Plan) -> tuple[int, ...]:
     return tuple(number for number, stage in enumerate(plan.stages) for _ in stage.ranks)
 
 
-def _rest(whole: Figure, parts: tuple[Figure, ...]) -> Iterator[Figure]:
-    """What the step took beyond its parts, where all of them were timed."""
+def _rest(whole: Figure, parts: tuple[Figure, ...], report: MeasuredReport) -> Iterator[Figure]:
+    """What the step took beyond its parts, where all of them were timed; and what it differs by
+    where nobody looks at a clock, and the whole step may be one launch."""
     times = [part.measured for part in parts if part.measured is not None]
-    if len(times) == len(parts) and whole.measured is not None:
-        yield Figure("rest", "between the parts", whole.measured - sum(times), 0, whole.whole)
+    if len(times) < len(parts) or whole.measured is None:
+        return
+    timed = _ns(report.timed.p50_ms) if report.timed else whole.measured
+    yield Figure("rest", "between the parts", timed - sum(times), 0, whole.whole)
+    if report.timed:
+        yield Figure("clocks", "without clocks", whole.measured - timed, 0, whole.whole)
 
 
 def _prefill(plan: Plan, report: MeasuredReport) -> Iterator[Figure]:

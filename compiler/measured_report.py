@@ -56,6 +56,13 @@ class MeasuredDevice(_Part):
     peak_bytes: Count | None = None
 
 
+class MeasuredTimed(_Part):
+    """The run whose parts were timed: its whole step."""
+
+    steps: Count
+    p50_ms: Amount
+
+
 class MeasuredMachine(_Part):
     plancc: str
     torch: str
@@ -71,7 +78,8 @@ class MeasuredReport(_Part):
     stages: tuple[MeasuredStage, ...]
     hops: tuple[MeasuredHop, ...]
     devices: tuple[MeasuredDevice, ...]
-    machine: MeasuredMachine | None = None  # planrun --prompt --json tells none
+    timed: MeasuredTimed | None = None  # planrun --prompt --json times all in one run,
+    machine: MeasuredMachine | None = None  # and tells no machine
 
 
 def read_measured(path: Path, plan: Plan, plan_path: Path) -> MeasuredReport:

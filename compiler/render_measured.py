@@ -16,7 +16,7 @@ from plancc.ir.plan import Plan
 from plancc.ir.units import format_bytes, format_ns
 
 _TELLING = 0.001  # of a device's planned bytes
-_PARTS = ("compute", "exchange", "hop", "rest")
+_PARTS = ("compute", "exchange", "hop", "rest", "clocks")
 _OF_MEMORY = ("memory", "column")
 
 
@@ -57,7 +57,7 @@ def _times(figures: Iterable[Figure]) -> Table:
     for item in figures:
         is_part = item.kind in _PARTS and item.difference is not None
         share = _percent((item.difference or 0) / item.whole) if is_part else ""
-        predicted = "" if item.kind == "rest" else _shown(item.predicted, format_ns)
+        predicted = "" if item.kind in ("rest", "clocks") else _shown(item.predicted, format_ns)
         table.add_row(item.what, _shown(item.measured, format_ns), predicted, _percent(item.off),
                       share)  # fmt: skip
     return table

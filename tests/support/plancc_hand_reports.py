@@ -36,6 +36,7 @@ def exact_report(plan: Plan) -> dict[str, Any]:
                     "seconds": prefill.total_ns / 1e9 if prefill else 0.02},
         "decode": {"steps": 127, "p50_ms": decode.step_ns / 1e6, "p95_ms": 21.0,
                    "context": [plan.runtime.context - 8, plan.runtime.context]},
+        "timed": {"steps": 23, "p50_ms": decode.step_ns / 1e6},
         "stages": stages,
         "hops": hops,
         "devices": [
