@@ -32,8 +32,8 @@ def run_bench(
 
     Parts are timed in a run of their own: where a whole step is one launch, it has none.
     """
-    few = min(_WARM_UP_TOKENS, request.max_tokens)
-    _finish(session, request.model_copy(update={"max_tokens": few}))
+    for warm_up in warm_ups(request, session.fleet.plan.runtime.context):
+        _finish(session, warm_up)
     outcomes = [_finish(session, request) for _ in range(repeat)]
     some = min(_TIMED_TOKENS, request.max_tokens)
     parts = request.model_copy(update={"max_tokens": some, "wants_times": True})
@@ -47,6 +47,18 @@ def run_bench(
         print(json.dumps(report))
     else:
         show_report(report, Console(highlight=False))
+
+
+def warm_ups(request: Request, context: int) -> tuple[Request, ...]:
+    """A few tokens where the answer begins, and where it ends: a backend may prepare its steps for
+    lengths of context as it meets them."""
+    few, length = min(_WARM_UP_TOKENS, request.max_tokens), len(request.prompt_ids)
+    last = max(length, min(length + request.max_tokens, context) - few)
+    ids = request.prompt_ids * -(-last // length)
+    return tuple(
+        request.model_copy(update={"max_tokens": few, "prompt_ids": ids[:size]})
+        for size in dict.fromkeys((length, last))
+    )
 
 
 def bench_prompt(plan: Plan, max_tokens: int, num_tokens: int | None = None) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_plans import build_plan, manifest_of
 from rich.console import Console
 
-from plancc.executor.bench import bench_prompt
+from plancc.executor.bench import bench_prompt, warm_ups
 from plancc.executor.bench_report import bench_report
 from plancc.executor.bench_screen import show_report
-from plancc.executor.request import Outcome, RankReport
+from plancc.executor.request import Outcome, RankReport, Request
 from plancc.executor.screen import timing_lines
 from plancc.executor.session import LoadSummary
 from plancc.ir.errors import BadInput
@@ -117,3 +117,17 @@ def test_a_prompt_without_words_is_as_long_as_asked(plan: Plan) -> None:
     assert len(bench_prompt(plan, 8)) == plan.runtime.context - 8
     with pytest.raises(BadInput, match="a prompt of 57 and --max-tokens 8 are more than"):
         bench_prompt(plan, 8, 57)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens", "expected"),
+    [(64, 128, [(64, 8), (184, 8)]), (3, 4, [(3, 4)]), (90, 200, [(90, 8), (192, 8)])],
+)
+def test_it_warms_up_where_the_answer_begins_and_where_it_ends(
+    prompt: int, tokens: int, expected: list[tuple[int, int]]
+) -> None:
+    """The context of 200 ends the last one."""
+    request = Request(prompt_ids=tuple(range(prompt)), max_tokens=tokens)
+    found = warm_ups(request, 200)
+    assert [(len(one.prompt_ids), one.max_tokens) for one in found] == expected
+    assert all(set(one.prompt_ids) <= set(request.prompt_ids) for one in found)
