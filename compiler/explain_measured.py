@@ -1,10 +1,10 @@
 """A plan's predictions beside what a run of it took: every part of a step, prompt and memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plancc.compiler.measured_report import MeasuredReport
+from plancc.compiler.measured_report import MeasuredReport, MeasuredStage
 from plancc.ir.plan import Plan
 
 Kind = Literal[
@@ -63,16 +63,25 @@ def _parts(plan: Plan, report: MeasuredReport) -> Iterator[Figure]:
         compute = _slowest([row.compute_ms for row in rows])
         yield Figure("compute", f"{name}: compute", compute, time.compute_ns, step, number)
         if time.exchange_ns:
-            exchange = _slowest([row.exchange_ms for row in rows])
+            exchange = _beyond_computing(rows)
             yield Figure("exchange", f"{name}: exchanges", exchange, time.exchange_ns, step, number)
         if time.hop_ns:
             hop = _hop_ns(plan, report, number)
             yield Figure("hop", f"{name}: hop", hop, time.hop_ns, step, number)
 
 
-def _slowest(times_ms: list[float | None]) -> int | None:
+def _slowest(times_ms: Sequence[float | None]) -> int | None:
     known = [_ns(time) for time in times_ms if time is not None]
     return max(known) if known else None
+
+
+def _beyond_computing(rows: Sequence[MeasuredStage]) -> int | None:
+    """What a group takes beyond its slowest rank's computing. A rank's own exchanges are longer
+    where it computes less: it waits."""
+    compute = _slowest([row.compute_ms for row in rows])
+    both = [row.compute_ms + row.exchange_ms for row in rows
+            if row.compute_ms is not None and row.exchange_ms is not None]  # fmt: skip
+    return max(map(_ns, both)) - compute if both and compute is not None else None
 
 
 def _hop_ns(plan: Plan, report: MeasuredReport, stage: int) -> int | None:
