@@ -30,13 +30,14 @@ SAMPLE_PIECES = 64
 """Pieces of a row of logits, each with its best."""
 DRAWS = 4
 """Draws of tokens that are kept: the host is at most two steps behind."""
-ALLOCATIONS = 4
+ALLOCATIONS = 2
 ALLOCATION_SLACK = 2**20
-"""A rank's memory is four pieces: weights, KV, scratch, slots of links. Allocators take what is
+"""A rank's memory is two pieces: what it has by itself, and slots of links. Allocators take what is
 large from the device in pages of 2 MiB, and leave up to half a page of each piece unused."""
 LARGE_BYTES = 10 * 2**20
 
-_LAYER_BUFFERS = 16  # of weights and KV, at most
+_LAYER_BUFFERS = 24  # of weights and KV, at most
+_OTHER_BUFFERS = 64  # of blocks, and where a purpose begins
 _FP32 = _INT32 = 4
 _FP64 = 8
 
@@ -108,7 +109,7 @@ def _unused_bytes(model: ModelShape) -> int:
     Of the model alone, so that a stage's scratch is the same wherever it is cut.
     """
     is_large = sum(layer.weight_bytes for layer in model.layers) >= LARGE_BYTES
-    borders = ALIGN_BYTES * _LAYER_BUFFERS * len(model.layers)
+    borders = ALIGN_BYTES * (_LAYER_BUFFERS * len(model.layers) + _OTHER_BUFFERS)
     return borders + (ALLOCATIONS * ALLOCATION_SLACK if is_large else 0)
 
 

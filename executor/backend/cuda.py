@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 
 from plancc.executor.backend.api import Link
+from plancc.executor.backend.cuda_arena import rank_arena
 from plancc.executor.backend.cuda_cache import allocate_cache
 from plancc.executor.backend.cuda_devices import device_of, new_stream
 from plancc.executor.backend.cuda_drawn import DeviceTokens, Drawer
@@ -83,11 +84,12 @@ class CudaRank:
         self.has_head, is_cuda = "head" in blocks, device.type == "cuda"
         self.stream = new_stream(device) if is_cuda else None
         dtype: torch.dtype = getattr(torch, model.dtype)
-        self._weights = allocate_weights(pieces, dtype, device)
-        self._scratch = allocate_scratch(model, runtime, model.layers[slice(*layers)],
-                                         has_head=self.has_head, device=device)  # fmt: skip
         held = layers if group is None or group.holds_rows else (layers[0], layers[0])
-        self._cache = allocate_cache(model, held, runtime, self._scratch)
+        arena = rank_arena(model, runtime, layers, held, pieces, device, has_head=self.has_head)
+        self._arena_bytes, self._weights = arena.size_bytes, allocate_weights(pieces, dtype, arena)
+        self._scratch = allocate_scratch(model, runtime, model.layers[slice(*layers)],
+                                         has_head=self.has_head, arena=arena)  # fmt: skip
+        self._cache = allocate_cache(model, held, runtime, self._scratch, arena)
         slots = power_of_two(runtime.slots)
         self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
         rows = step_rows(runtime.slots, runtime.prefill_chunk)
@@ -128,14 +130,10 @@ class CudaRank:
         return self._cache.digest(layer, slot, num_tokens)
 
     def allocated_bytes(self) -> dict[str, int]:
-        borders = self._weights.border_bytes() + self._cache.border_bytes
-        return {
-            "weights": self._weights.layer_bytes(),
-            "kv": self._cache.allocated_bytes,
-            "blocks": self._weights.block_bytes(),
-            "workspace": self._scratch.allocated_bytes + borders,
-            "hop_buffers": self._exchange.allocated_bytes if self._exchange else 0,
-        }
+        held = {"weights": self._weights.layer_bytes(), "kv": self._cache.allocated_bytes,
+                "blocks": self._weights.block_bytes()}  # fmt: skip
+        held["workspace"] = self._arena_bytes - sum(held.values())
+        return held | {"hop_buffers": self._exchange.allocated_bytes if self._exchange else 0}
 
     def peak_bytes(self) -> int:
         """The most that torch's allocator held on the device, of this rank and its neighbours."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes, total_bytes
+from plancc.executor.backend.cuda_memory import Arena, Shape, total_bytes
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
@@ -41,16 +41,8 @@ class DeviceCache:
     @property
     def allocated_bytes(self) -> int:
         """Of keys and values."""
-        return total_bytes(self._planes())
-
-    @property
-    def border_bytes(self) -> int:
-        """Between planes."""
-        return held_bytes(self._planes()) - self.allocated_bytes
-
-    def _planes(self) -> tuple[torch.Tensor, ...]:
-        layers = self.layers.values()
-        return tuple(plane for layer in layers for plane in (layer.keys, layer.values))
+        planes = (plane for layer in self.layers.values() for plane in (layer.keys, layer.values))
+        return total_bytes(planes)
 
     def admit(self, slot: int) -> None:
         """Forget where the slot's tokens are. The device is told when pages come again."""
@@ -81,7 +73,7 @@ class DeviceCache:
 
 
 def allocate_cache(
-    model: ModelShape, layers: tuple[int, int], runtime: Runtime, scratch: Scratch
+    model: ModelShape, layers: tuple[int, int], runtime: Runtime, scratch: Scratch, arena: Arena
 ) -> DeviceCache:
     """Zero planes for the layers [first, end), and no pages; page tables are in scratch."""
     tokens, slots, dtype = runtime.page_tokens, runtime.slots, getattr(torch, runtime.kv_dtype)
@@ -98,7 +90,7 @@ def allocate_cache(
         rows = kv_pool_rows(capacities[index], slots)
         shape = (rows, layer.mixer.num_kv_heads, layer.mixer.head_dim)
         planes |= {f"{index}.{name}": (shape, dtype) for name in ("keys", "values")}
-    tensors = allocate(planes, shared.device)
+    tensors = arena.cut(planes)
     return DeviceCache(
         page_tokens=tokens,
         layers={

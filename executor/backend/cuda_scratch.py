@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes
+from plancc.executor.backend.cuda_memory import Arena, Shape
 from plancc.executor.rope import rope_table
 from plancc.ir.buffers import (
     DRAWS,
@@ -50,22 +50,25 @@ class Scratch:
         """int32 [slots, pages of a slot] of layers whose slots keep so many rows."""
         return self.tensors[page_table(capacity_rows)]
 
-    @property
-    def allocated_bytes(self) -> int:
-        return held_bytes(self.tensors.values())
+
+def scratch_sizes(
+    model: ModelShape, runtime: Runtime, layers: tuple[Layer, ...], *, has_head: bool
+) -> dict[str, int]:
+    """Bytes of each buffer."""
+    capacity = Capacity(runtime.slots, runtime.prefill_chunk, runtime.context)
+    return scratch_buffers(model, layers, capacity, layout="chunk", has_head=has_head)
 
 
 def allocate_scratch(
     model: ModelShape, runtime: Runtime, layers: tuple[Layer, ...], *, has_head: bool,
-    device: torch.device,
+    arena: Arena,
 ) -> Scratch:  # fmt: skip
     """Everything a step of the rank writes but KV, and the rotary frequencies it begins with."""
     assert model.geometry is not None
-    capacity = Capacity(runtime.slots, runtime.prefill_chunk, runtime.context)
-    sizes = scratch_buffers(model, layers, capacity, layout="chunk", has_head=has_head)
+    sizes = scratch_sizes(model, runtime, layers, has_head=has_head)
     forms = {name: _form(name, model, runtime.slots) for name in sizes}
-    tensors = allocate({name: ((size // forms[name][1].itemsize,), forms[name][1])
-                        for name, size in sizes.items()}, device)  # fmt: skip
+    tensors = arena.cut({name: ((size // forms[name][1].itemsize,), forms[name][1])
+                         for name, size in sizes.items()})  # fmt: skip
     tensors = {name: tensor.view(forms[name][0]) for name, tensor in tensors.items()}
     names = tuple(sorted(model.geometry.rope))
     _fill_rotary(tensors, names, model, runtime)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from plancc.executor.backend.cuda_memory import Shape, allocate, held_bytes, total_bytes
+from plancc.executor.backend.cuda_memory import Arena, Shape, total_bytes
 from plancc.ir.tensors import TensorPiece
 
 _BLOCKS: Mapping[str, str] = {
@@ -37,16 +37,12 @@ class DeviceWeights:
     def block_bytes(self) -> int:
         return total_bytes(t for name, t in self.buffers.items() if name in _BLOCKS.values())
 
-    def border_bytes(self) -> int:
-        """Between buffers."""
-        return held_bytes(self.buffers.values()) - self.block_bytes() - self.layer_bytes()
-
     def layer_bytes(self) -> int:
         return total_bytes(t for name, t in self.buffers.items() if name not in _BLOCKS.values())
 
 
 def allocate_weights(
-    pieces: tuple[TensorPiece, ...], dtype: torch.dtype, device: torch.device
+    pieces: tuple[TensorPiece, ...], dtype: torch.dtype, arena: Arena
 ) -> DeviceWeights:
     """Room for the pieces; those of one buffer lie there in the order given."""
     places: dict[str, tuple[str, int]] = {}
@@ -56,7 +52,7 @@ def allocate_weights(
         first = shapes[name][0] if name in shapes else 0
         places[piece.spec.name] = (name, first)
         shapes[name] = (first + piece.shape[0], *piece.shape[1:])
-    buffers = allocate({name: (shape, dtype) for name, shape in shapes.items()}, device)
+    buffers = arena.cut({name: (shape, dtype) for name, shape in shapes.items()})
     views = {}
     for piece in pieces:
         name, first = places[piece.spec.name]

@@ -79,7 +79,7 @@ def test_what_a_rank_holds_is_what_the_ledger_counts(
         named = scratch_buffers(ranks.shape, layers, capacity, layout="chunk",
                                 has_head=index == ranks.head)  # fmt: skip
         borders = workspace - sum(aligned(size) for size in named.values())
-        assert borders == 0 or name == "odd"
+        assert 0 <= borders < 3 * 256 or name == "odd"
         assert workspace <= most <= workspace + 2**20
 
 
