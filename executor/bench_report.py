@@ -58,10 +58,7 @@ def _figures(report: Mapping[str, Any]) -> dict[str, float]:
 
 def _machine(plan: Plan, reports: Mapping[int, RankReport]) -> dict[str, Any]:
     """Of the host that planrun was started on; devices by what their backend calls them."""
-    found = {
-        program.device: getattr(reports[program.rank], "device_name", None)
-        for program in plan.programs
-    }
+    found = {program.device: reports[program.rank].device_name for program in plan.programs}
     return {
         "plancc": VERSION,
         "python": platform.python_version(),

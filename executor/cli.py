@@ -94,7 +94,7 @@ def run(options: Options, machine: Machine) -> int:
     if options.dry_run:
         words = f"{options.plan}: plan, weights and machine match; nothing was started"
         data = {"ok": True, "plan": passed.plan.digest, "weights": passed.weights.sha256,
-                "warnings": passed.warnings}  # fmt: skip
+                "warnings": passed.warnings, "notes": passed.notes}  # fmt: skip
         click.echo(json.dumps(data) if options.as_json else words)
         return 0
     if other is not None:
@@ -116,6 +116,9 @@ def _check(path: Path, options: Options, machine: Machine) -> Passed:
         passed = preflight(path, options.weights, os.environ, machine, on_hashed)
     for warning in passed.warnings:
         console.print(f"warning: {warning}", markup=False)
+    if options.verbose or options.dry_run:
+        for note in passed.notes:
+            console.print(f"note: {note}", markup=False)
     if options.verbose:
         for name in passed.weights.strays:
             console.print(f"note: {passed.weights.folder / name} is not part of the model",

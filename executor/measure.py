@@ -175,7 +175,7 @@ def _devices(
     """peak_bytes: of the allocator, where the device has one that tells."""
     peaks: dict[str, int] = {}
     for seat in seats_of(plan):
-        if peak := getattr(reports[seat.rank], "peak_bytes", None):
+        if peak := reports[seat.rank].peak_bytes:
             peaks[seat.device] = max(peak, peaks.get(seat.device, 0))
     return [
         {

@@ -100,6 +100,8 @@ class Rank:
                 exchange_ns=self.times.exchange_ns,
                 sent=self.times.sent_ns,
                 received=self.times.received_ns,
+                peak_bytes=self.model.peak_bytes(),
+                device_name=self.model.device_name(),
                 kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
             )
         )

@@ -74,6 +74,8 @@ class RankReport(Frozen):
     received: dict[Id, tuple[Id, ...]]
     exchange_ns: tuple[Id, ...] = ()  # from its own partial rows to those of all, over a step
     kv_sha256: dict[Id, str] = {}  # by layer
+    peak_bytes: Id | None = None  # the most that was held on its device, where somebody counts
+    device_name: str | None = None
 
 
 def check_request(request: Request, *, context: int, vocab_size: int) -> None:

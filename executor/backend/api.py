@@ -68,6 +68,12 @@ class RankModel(Protocol):
         """sha256 of the layer's K rows, then V rows, of positions [0, num_tokens) (or the last
         ones a window keeps), in position order: independent of pages."""
 
+    def peak_bytes(self) -> int | None:
+        """The most that was held on the rank's device; None where nobody counts."""
+
+    def device_name(self) -> str | None:
+        """What its maker calls the device."""
+
     def allocated_bytes(self) -> dict[str, int]:
         """Bytes held, by ledger column: weights, kv, blocks, workspace; and hop_buffers for what
         the rank of a group exchanges."""

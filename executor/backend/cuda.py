@@ -135,9 +135,12 @@ class CudaRank:
         held["workspace"] = self._arena_bytes - sum(held.values())
         return held | {"hop_buffers": self._exchange.allocated_bytes if self._exchange else 0}
 
-    def peak_bytes(self) -> int:
-        """The most that torch's allocator held on the device, of this rank and its neighbours."""
-        return torch.cuda.max_memory_allocated(self.device) if self.stream else 0
+    def peak_bytes(self) -> int | None:
+        """Of torch's allocator, for this rank and its neighbours."""
+        return torch.cuda.max_memory_allocated(self.device) if self.stream else None
+
+    def device_name(self) -> str | None:
+        return torch.cuda.get_device_name(self.device) if self.stream else None
 
     def begin(self, step: Step) -> None:
         if step is self._begun:

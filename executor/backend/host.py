@@ -30,6 +30,12 @@ class HostRank:
     def wait(self) -> None:
         """Nothing is under way."""
 
+    def peak_bytes(self) -> None:
+        """The host's memory is not counted by rank."""
+
+    def device_name(self) -> None:
+        """The machine has a name, which others tell."""
+
     def set_clock(self) -> None:
         """The clock is the host's."""
 

@@ -10,6 +10,7 @@ product lets the next kernel start only after it has waited itself.
 import os
 from typing import Any
 
+import torch
 import triton.language as tl
 from triton.language import tensor
 
@@ -20,22 +21,45 @@ OVERLAPS = not IS_INTERPRETED
 """Whether kernels overlap; the constexpr argument OVERLAP of each. The interpreter knows no such
 thing, and runs programs one after the other."""
 _INTERPRETED = tl.constexpr(IS_INTERPRETED)
+_COMPILED: dict[Any, Any] = {}
 
 
 def launch(
     kernel: Any, grid: tuple[int, ...], *args: Any, warps: int, stages: int = 1,
     overlaps: Any = True, **constants: Any,
-) -> Any:  # fmt: skip
+) -> None:  # fmt: skip
     """Run a kernel of this room on the current stream.
 
     overlaps: it may be launched while the one before still runs. Not where it follows what is no
     kernel of this stream, such as an event of another.
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
+
+    What was compiled is kept for arguments of the same kinds: to find it by them takes a third of
+    the time that Triton needs, and prompts are launched kernel by kernel.
     """
     if IS_INTERPRETED:
-        return kernel[grid](*args, OVERLAP=False, **constants)
-    return kernel[grid](*args, OVERLAP=overlaps, num_warps=warps, num_stages=stages,
-                        launch_pdl=overlaps, enable_fp_fusion=False, **constants)  # fmt: skip
+        kernel[grid](*args, OVERLAP=False, **constants)
+        return
+    constants["OVERLAP"] = overlaps
+    key = (kernel, torch.cuda.current_device(), warps, stages, *constants.items(),
+           *map(_kind, args))  # fmt: skip
+    if (compiled := _COMPILED.get(key)) is not None:
+        values = [constants[name] for name in kernel.arg_names[len(args) :]]
+        compiled[(*grid, 1, 1)[:3]](*args, *values)
+        return
+    _COMPILED[key] = kernel[grid](*args, num_warps=warps, num_stages=stages, launch_pdl=overlaps,
+                                  enable_fp_fusion=False, **constants)  # fmt: skip
+
+
+def _kind(argument: Any) -> Any:
+    """All that a compiled kernel depends on of an argument that is no constant, or more."""
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype, argument.data_ptr() % 16 == 0
+    if isinstance(argument, int):
+        return argument == 1, argument % 16 == 0, argument.bit_length() > 31
+    if argument is None or isinstance(argument, float):
+        return type(argument)
+    return type(argument), argument.base.dtype, tuple(argument.block_shape)  # a tensor descriptor
 
 
 @kernel
