@@ -44,7 +44,11 @@ SMOLLM2: dict[str, Any] = LLAMA_8B | {
     "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
     "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 100000.0,
 }  # fmt: skip
-MODELS = {"llama-8b": LLAMA_8B, "smollm2-135m": SMOLLM2}
+LLAMA_70B: dict[str, Any] = LLAMA_8B | {
+    "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}  # fmt: skip
+MODELS = {"llama-8b": LLAMA_8B, "llama-70b": LLAMA_70B, "smollm2-135m": SMOLLM2}
 CONTEXT, SLOTS, CHUNK = 8448, 32, 4096
 NEW_TOKENS, PROMPT_TOKENS, RUNS = 128, 64, 5
 

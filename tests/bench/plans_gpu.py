@@ -1,9 +1,11 @@
-"""One model in several shapes with all ranks on one card: what stages, hops and exchanges cost.
+"""One model in several shapes, on this machine's cards: what stages, hops and exchanges cost.
 
 Prints one JSON line. Weights are random, made on the device, and the same in every shape, so the
 tokens must be; a table of what differs goes to stderr. Asserts no time.
 
-    python tests/bench/plans_gpu.py [--shapes "1,2,3,tp2,tp4"] [--layers 32] [--tokens 128]
+    python tests/bench/plans_gpu.py [--shapes "1,2,3,tp2,tp4"] [--modes Cards:p2p,Cards:staged]
+
+Mode Cards deals the ranks over all cards, OneCard has all on the first.
 """
 
 import argparse

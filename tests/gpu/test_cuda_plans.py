@@ -1,4 +1,4 @@
-"""Whole plans with every rank on this machine's one card: the bits of one device in any shape."""
+"""Whole plans on this machine's cards, or all ranks on its one: the bits of one device."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)
 
 from plancc_checkpoints import TinyLlama, write_checkpoint
-from plancc_gpu_plans import BACKENDS, on_cards
+from plancc_gpu_plans import BACKENDS, cards_here, on_cards
 from plancc_group_plans import group_plan, stage
 from plancc_local_run import Answer, LocalRun
 from plancc_plans import manifest_of
@@ -44,7 +44,7 @@ GROUPS = {
     "single, group of 3": [stage((0, 1), "cpu0"), group((1, 5), 1, 2, 9)],
     "group, single": [group((0, 3), 0, 7), stage((3, 5), "cpu2")],
 }
-MODES = ("OneCard", "Eager", "Delayed")
+MODES = ("OneCard", "Eager", "Delayed") if len(cards_here()) == 1 else ("Cards", "EagerCards")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def manifest(folder: Path) -> ModelManifest:
 
 
 def run(
-    manifest: ModelManifest, folder: Path, stages: list[PlacedStage], mode: str = "OneCard",
+    manifest: ModelManifest, folder: Path, stages: list[PlacedStage], mode: str = MODES[0],
     transport: str = "p2p", head: str = "last", chunk: int = 128,
 ) -> LocalRun:  # fmt: skip
     plan = group_plan(manifest, stages, head=head, context=400,  # type: ignore[arg-type]
@@ -131,6 +131,6 @@ def test_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
         on_cards(group_plan(manifest, [stage((0, 1), "cpu0"), stage((1, 2), "cpu1")],
                             context=6400, prefill_chunk=2048), transport),
         folder, BACKENDS[mode])  # fmt: skip
-    expected = made("OneCard", "p2p").answer(prompt, 8)
+    expected = made(MODES[0], "p2p").answer(prompt, 8)
     for transport in ("p2p", "staged"):
-        assert made("Delayed", transport).answer(prompt, 8) == expected
+        assert made(MODES[-1], transport).answer(prompt, 8) == expected

@@ -34,6 +34,15 @@ class Eager(OneCard):
         super().__init__(uses_graphs=False)
 
 
+class Cards(CudaBackend):
+    """Every device of the plan is the card of its uuid."""
+
+
+class EagerCards(CudaBackend):
+    def __init__(self) -> None:
+        super().__init__(uses_graphs=False)
+
+
 class Delayed(OneCard):
     """Every copy ends late, each by another time, so that whoever does not wait reads too early."""
 
@@ -55,19 +64,30 @@ class _DelayedLink:
         self._link.send_rows(rows)
 
 
-BACKENDS = {
-    name: {"cuda": f"plancc_gpu_plans:{name}"} for name in ("Interpreted", "OneCard", "Eager",
-                                                            "Delayed")
-}  # fmt: skip
+_NAMES = ("Interpreted", "OneCard", "Eager", "Delayed", "Cards", "EagerCards")
+BACKENDS = {name: {"cuda": f"plancc_gpu_plans:{name}"} for name in _NAMES}
+
+
+def cards_here() -> list[str]:
+    """uuids of this machine's cards."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [f"GPU-{torch.cuda.get_device_properties(i).uuid}".replace("GPU-GPU-", "GPU-")
+            for i in range(count)]  # fmt: skip
 
 
 def on_cards(plan: Plan, transport: Transport = "p2p") -> Plan:
-    """The same ranks on devices of kind cuda, in one worker; rows go by the transport."""
-    names = tuple(device.name for device in plan.devices)
+    """The same ranks on devices of kind cuda, in one worker; rows go by the transport.
+
+    Devices are dealt over the cards of this machine, if it has any.
+    """
+    names, uuids = tuple(device.name for device in plan.devices), cards_here() or [None]
     worker = plan.runtime.workers[0].model_copy(update={"devices": names, "threads": None})
     return plan.model_copy(
         update={
-            "devices": tuple(d.model_copy(update={"kind": "cuda"}) for d in plan.devices),
+            "devices": tuple(
+                device.model_copy(update={"kind": "cuda", "uuid": uuids[i % len(uuids)]})
+                for i, device in enumerate(plan.devices)
+            ),
             "links": tuple(x.model_copy(update={"transport": transport}) for x in plan.links),
             "runtime": plan.runtime.model_copy(update={"workers": (worker,)}),
         }
