@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 from plancc.executor.backend.cuda_host import VISIBLE, find_cards, visible_cards
 from plancc.executor.machine import Card
 from plancc.executor.probe_kinds import GIB, MIB, DeclaredDevice, Scale
+from plancc.executor.probe_model import layer_kernels, model_bytes, usual_model
 from plancc.ir.errors import BadInput
+from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Device
 
 if TYPE_CHECKING:
     import torch
 
-_SIZES = tuple(MIB << power for power in range(11))  # 1 MiB .. 1 GiB
+_SIZES = tuple(MIB << power >> 1 for power in range(12))  # 512 KiB .. 1 GiB
+_WIDTHS = (512, 1024, 2048, 4096, 8192)  # their kernels: 512 KiB .. 896 MiB
+_HEADS = (2048, 4096)  # of 512 MiB and 1 GiB
+_QUICK_WIDTHS, _QUICK_HEADS = (1024, 4096), (4096,)
 _LAYER_SHARE = 5  # a layer is 4 to 5 times its square matrix
-_ROTATED, _MATRIX = GIB, 128 * MIB  # 20 times a large cache; a prompt's launches hide behind it
+_ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
+_MATRIX = 128 * MIB  # a prompt's launches hide behind it
 _LEAST_ROWS = 64
 
 
@@ -41,19 +47,28 @@ class CudaProbe:
                               device.reserve_bytes)  # fmt: skip
 
     def scale(self, device: DeclaredDevice, *, is_quick: bool) -> Scale:
-        """Sizes that a small card has no room for are left out."""
+        """Models that a small card has no room for are left out.
+
+        Every width is compiled anew, which takes longer than to measure it.
+        """
         room = device.free_bytes // 2
-        sizes = [size for size in _SIZES if _LAYER_SHARE * size <= room] or [_SIZES[0]]
+        widths = [width for width in (_QUICK_WIDTHS if is_quick else _WIDTHS)
+                  if model_bytes(_model(width)) <= room] or [_WIDTHS[0]]  # fmt: skip
+        heads = [width for width in (_QUICK_HEADS if is_quick else _HEADS)
+                 if model_bytes(_model(width, has_head=True)) <= room]  # fmt: skip
+        largest = max(size for width in widths for size in _kernels(width, width in heads))
         rows = [_LEAST_ROWS << power for power in range(7)]  # .. 4096
-        matrix = min(_MATRIX, sizes[-1])
+        matrix = max(MIB, min(_MATRIX, room // _LAYER_SHARE))
         return Scale(
-            read_sizes=tuple(sizes[:: 3 if is_quick else 1]),
+            read_sizes=tuple(size for size in _SIZES if size <= largest),
+            widths=tuple(widths),
+            heads=tuple(heads),
             rotated_bytes=min(_ROTATED, room),
             matmul_rows=tuple(rows[:: 3 if is_quick else 1]),
             matmul_bytes=matrix,
             matmul_total=min(2 * _LAYER_SHARE * matrix, room),
             tiny_total=4 * MIB,  # 100 layers: a step takes longer than its replay
-            seconds=0.05 if is_quick else 0.2,
+            seconds=0.05 if is_quick else 0.15,
             batch_s=0.02,
         )
 
@@ -63,3 +78,15 @@ class CudaProbe:
         if source == target:
             return True
         return bool(torch.cuda.can_device_access_peer(source, target))
+
+
+def _model(width: int, *, has_head: bool = False) -> ModelShape:
+    """The smallest that is measured; in float32 it has twice the bytes, and is half of what is
+    free at most."""
+    return usual_model(width, "bfloat16", 0, has_head=has_head)
+
+
+def _kernels(width: int, has_head: bool) -> list[float]:
+    """Weight bytes of each kernel."""
+    model = _model(width, has_head=has_head)
+    return [size for size, _ in layer_kernels(model)] + [one.weight_bytes for one in model.blocks]

@@ -31,7 +31,9 @@ class Scale:
     """How much of everything is run on a device of a kind.
 
     read_sizes: bytes of weights that a kernel streams, a small model's matrices up to a large
-    head; a decode step walks over rotated_bytes of them, several times the largest cache.
+    head; a decode step walks over rotated_bytes of them, several times the largest cache. widths:
+    hidden sizes of usual models whose steps a curve with knots at read_sizes is fitted to; without
+    any, every read size has square matrices of its own. heads: which of them have a head too.
     matmul_rows: multiples of the prompt block, over matrices of matmul_bytes, matmul_total of them.
     tiny_total: weights of the layers that launches are timed with. seconds: of stepping for one
     number. batch_s: how long the device is given steps before the host waits for them, so that the
@@ -46,6 +48,8 @@ class Scale:
     tiny_total: int
     seconds: float
     batch_s: float = 0.0
+    widths: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
 
 
 class KindProbe(Protocol):

@@ -7,15 +7,23 @@ weights (norms, rotation, one key of attention, rounding) is in the numbers.
 import gc
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import ceil
 
 import torch
 
 from plancc.executor.backend.api import RankModel
 from plancc.executor.backends import backend_of, host_of
+from plancc.executor.probe_fit import Points, Reading, fit_points
 from plancc.executor.probe_kinds import MIB, Scale
-from plancc.executor.probe_model import runtime_of, square_model, with_head
+from plancc.executor.probe_model import (
+    layer_kernels,
+    runtime_of,
+    square_model,
+    usual_model,
+    with_head,
+)
 from plancc.executor.step import Step
 from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.dtype import ITEMSIZE, DType
@@ -23,20 +31,19 @@ from plancc.ir.instruction import Run
 from plancc.ir.kernel_spec import (
     layer_flops_per_row,
     mixer_launches,
-    mixer_reads,
     mlp_launches,
-    mlp_reads,
 )
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import PAGE_TOKENS
 
 _TINY_BYTES = 8 * 2**10
+_TINY_POINT = (_TINY_BYTES, 0.01)  # us: of so few bytes nothing is left beside the launch
 _WEIGHT = 0.01
 _LEAST_TIMES = 3
+_LEAST_US = 0.1
+_ENTER_LAUNCHES = 2
 _MOST_STEPS = 1000  # that a device is given at once
-
-Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -96,20 +103,41 @@ class RankProbe:
         The shortest of all: it is taken off longer times, and whatever disturbs only adds.
         """
         model = square_model(_TINY_BYTES, self._dtype, self._scale.tiny_total)
-        return min(self._step_times(model, 1)) / _launches(model)
+        return min(self._step_times(self._opened(model, 1))) / _launches(model)
 
     def read_points(self, launch_us: float) -> Points:
         """(bytes, us) of one kernel that streams so many bytes, its launch taken off.
 
         A step reads each weight once and all together exceed the caches, so none is found there.
         """
-        return [self._read_point(size, launch_us) for size in self._scale.read_sizes]
+        sizes, widths = self._scale.read_sizes, self._scale.widths
+        if not widths:
+            return [self._read_point(size, launch_us) for size in sizes]
+        readings = [one for width in widths for one in self._readings(width, launch_us)]
+        return fit_points(readings, sizes, _TINY_POINT)
 
     def matmul_points(self, launch_us: float) -> Points:
         """(rows, TFLOP/s) of the matrix products of a prompt step, launches taken off."""
         scale = self._scale
         model = square_model(scale.matmul_bytes, self._dtype, scale.matmul_total)
         return [(count, self._tflops(model, count, launch_us)) for count in scale.matmul_rows]
+
+    def _readings(self, width: int, launch_us: float) -> Iterator[Reading]:
+        """Of the layers of a usual model, and of its head if it has one.
+
+        Attention to one key is the launch that the prediction counts; rows are copied in and
+        entered, which is two more. A head's time is what a step with it takes longer.
+        """
+        has_head = width in self._scale.heads
+        model = usual_model(width, self._dtype, self._scale.rotated_bytes, has_head=has_head)
+        stepper = self._opened(model, 1)
+        layers = replace(stepper, run=stepper.run.model_copy(update={"head": False}))
+        layers_us = self._median_us(layers)
+        us = layers_us - (_launches(model) + _ENTER_LAUNCHES) * launch_us
+        yield Reading(layer_kernels(model), max(us, layers_us / 2))
+        for head in model.blocks:
+            us = self._median_us(stepper) - layers_us - launch_us
+            yield Reading(((head.weight_bytes, 1),), max(us, _LEAST_US))
 
     def _read_point(self, size: int, launch_us: float) -> tuple[float, float]:
         model = square_model(size, self._dtype, self._scale.rotated_bytes)
@@ -124,12 +152,14 @@ class RankProbe:
 
         At least half of it stays: beyond that the launches were measured on a busier machine.
         """
-        step_us = statistics.median(self._step_times(model, rows))
+        step_us = self._median_us(self._opened(model, rows))
         return max(step_us - _launches(model) * launch_us, step_us / 2)
 
-    def _step_times(self, model: ModelShape, rows: int) -> list[float]:
-        """us of steps in the scale's seconds: decode steps, or prompts of `rows` rows."""
-        stepper = self._opened(model, rows)
+    def _median_us(self, stepper: _Stepper) -> float:
+        return statistics.median(self._step_times(stepper))
+
+    def _step_times(self, stepper: _Stepper) -> list[float]:
+        """us of steps in the scale's seconds: decode steps, or prompts of some rows."""
         stepper.us()
         once_us = stepper.us()
         count = max(1, min(int(self._scale.batch_s * 1e6 / once_us), _MOST_STEPS))
@@ -183,9 +213,7 @@ def _launches(model: ModelShape) -> int:
 
 def _step_bytes(model: ModelShape) -> float:
     """Weight bytes of all kernels of a decode step, as the prediction counts them."""
-    layers = model.layers
-    kernels = [*mixer_reads(layers[0]), *mlp_reads(layers[0], 1)]
-    return sum(kernels) * len(layers)
+    return sum(size * count for size, count in layer_kernels(model))
 
 
 def _step_flops(model: ModelShape, rows: int) -> float:

@@ -87,9 +87,10 @@ def test_all_cards_of_a_host_are_one_process_and_each_cpu_device_is_its_own() ->
 
 def test_reads_end_where_a_card_has_no_room_for_a_layer() -> None:
     scales = options().scales
-    assert scales["gpu0"].read_sizes == tuple(MIB << power for power in range(11))
-    assert scales["gpu1"].read_sizes[-1] == 256 * MIB
-    assert scales["gpu1"].rotated_bytes == GIB
+    assert scales["gpu0"].read_sizes == tuple(MIB << power >> 1 for power in range(12))
+    assert scales["gpu1"].read_sizes[-1] == 512 * MIB
+    assert scales["gpu1"].widths == (512, 1024, 2048)
+    assert scales["gpu1"].rotated_bytes == 3 * GIB // 2
     assert scales["gpu0"].matmul_rows == (64, 128, 256, 512, 1024, 2048, 4096)
 
 

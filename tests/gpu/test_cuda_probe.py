@@ -72,11 +72,12 @@ def test_rates_are_finite_and_rise(topology: Topology) -> None:
     (card,) = topology.devices
     assert card.read_points is not None
     assert card.matmul_points is not None
-    assert [size for size, _ in card.read_points][::10] == [MIB, 1024 * MIB]
+    assert [size for size, _ in card.read_points][::12] == [8 * KIB, 1024 * MIB]
     for (size, us), (larger, more_us) in pairwise(card.read_points):
         assert isfinite(us)
         assert 0 < us <= more_us
-        assert size / us < 1.2 * larger / more_us  # large kernels are not slower
+        if size >= MIB:  # large kernels are not slower
+            assert size / us < 1.2 * larger / more_us
     assert card.matmul_points[0][1] < card.matmul_points[-1][1]
     assert 0.1 < card.launch_us < 20
 
