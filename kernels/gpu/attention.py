@@ -170,7 +170,7 @@ def attention(
         values, out, sums, peaks, pages.shape[1], capacity, window or 0,
         math.log2(math.e) / math.sqrt(dim), most, **sizes, KV_HEADS=kv_heads, ROTARY=rotary_dim,
         HALF=angles.shape[-1], HEADS=max(16, power_of_two(heads // kv_heads)), PAGE=page_tokens,
-        HALF_SPLIT=half, HALVES=1 if reach <= half else 2, IS_PART=programs > 1, warps=8,
+        HALF_SPLIT=half, HALVES=1 if reach <= half else 2, IS_PART=programs > 1, warps=4,
     )  # fmt: skip
     if programs > 1:
         launch(merge, (heads, num_rows), positions, sums, peaks, out, window or 0, most, **sizes,

@@ -70,7 +70,8 @@ class Run:
         self.engine.attach(self.ranks)
 
     def answer(self, prompt: int, tokens: int, **fields: Any) -> tuple[list[int], Outcome]:
-        ids = tuple(7919 * (i + 1) % 100_000 for i in range(prompt))
+        vocab = self.plan.model.vocab_size or 1
+        ids = tuple(7919 * (i + 1) % vocab for i in range(prompt))
         asked = Request(prompt_ids=ids, max_tokens=tokens, **fields)
         *rows, outcome = self.engine.generate(asked)
         assert isinstance(outcome, Outcome)

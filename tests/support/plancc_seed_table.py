@@ -3,7 +3,11 @@
 python tests/support/plancc_seed_table.py      writes it anew
 """
 
+import sys
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from plancc_seed_predict import predictions
 from plancc_seed_systems import SEEDS, Row, systems
