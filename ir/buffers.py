@@ -19,6 +19,7 @@ from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.sizes import PAGE_TOKENS, kv_rows_per_slot, step_rows
+from plancc.ir.waiting import waiting_bytes
 
 Layout = Literal["block", "chunk"]
 PROMPT_BLOCK_ROWS = 64
@@ -169,6 +170,7 @@ def _chunk_buffers(
         "qkv": rows * _qkv_width(layers) * itemsize,
         "attended": rows * _query_width(layers) * itemsize,
         "activated": rows * _mlp_width(layers) * itemsize,
+        "waiting": waiting_bytes(_most_tiles(layers), rows, model.hidden_size, itemsize),
         "partials": 2 * decode * model.hidden_size * _FP32,
         "counters": max(squares, decode) * _INT32,
         "control": (2 * decode + rows) * _INT32,
@@ -234,3 +236,9 @@ def _mlp_width(layers: tuple[Layer, ...]) -> int:
     """Of layers with attention of known shape."""
     return max((layer.mlp.intermediate_size or 0 for layer in layers
                 if _queries(layer) and isinstance(layer.mlp, DenseMlp)), default=0)  # fmt: skip
+
+
+def _most_tiles(layers: tuple[Layer, ...]) -> int:
+    """Of their MLPs; 1 where none is cut."""
+    return max((layer.mlp.num_tiles for layer in layers
+                if _queries(layer) and isinstance(layer.mlp, DenseMlp)), default=1)  # fmt: skip

@@ -17,7 +17,7 @@ from plancc.ir.tiles import Span, subtree_roots
 from plancc.kernels.gpu.copy import copy_rows
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.partials import partials
-from plancc.kernels.gpu.prompt_partials import prompt_partials
+from plancc.kernels.gpu.prompt_down import prompt_partials
 from plancc.kernels.gpu.roots import add_roots
 from plancc.kernels.gpu.tilings import Tiling, power_of_two
 
@@ -130,10 +130,12 @@ class CudaExchange:
         partials(x[:count], down, self._rows(count), tiling=tiling, roots=self._roots,
                  halves=halves, counters=counters, bounds=bounds, group=group)  # fmt: skip
 
-    def prompt(self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int) -> None:
-        """The same for prompt rows."""
+    def prompt(
+        self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int, waiting: Tensor | None
+    ) -> None:
+        """The same for prompt rows; waiting as in prompt_down."""
         prompt_partials(x, down, self._rows(x.shape[0]), roots=self._roots, bounds=bounds,
-                        group=group)  # fmt: skip
+                        group=group, waiting=waiting)  # fmt: skip
 
     def _rows(self, count: int) -> Tensor:
         return self._slots[self._slot][:count]

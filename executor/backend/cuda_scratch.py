@@ -46,6 +46,11 @@ class Scratch:
         """float64 [ropes]"""
         return self.tensors["factors"]
 
+    @property
+    def waiting(self) -> torch.Tensor | None:
+        """Where sums of a prompt's down projection wait; None where none do so in memory."""
+        return self.tensors.get("waiting")
+
     def page_table(self, capacity_rows: int) -> torch.Tensor:
         """int32 [slots, pages of a slot] of layers whose slots keep so many rows."""
         return self.tensors[page_table(capacity_rows)]
@@ -99,7 +104,7 @@ def _form(name: str, model: ModelShape, slots: int) -> tuple[Shape, torch.dtype]
             return (-1, SAMPLE_PIECES), torch.float32
         case "places":
             return (-1, SAMPLE_PIECES), torch.int32
-        case "partials" | "sums" | "peaks":
+        case "partials" | "waiting" | "sums" | "peaks":
             return (-1,), torch.float32
         case "drawn":
             return (DRAWS, -1), torch.int32

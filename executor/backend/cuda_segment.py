@@ -22,7 +22,8 @@ from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.prompt_attention import prompt_attention
 from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_linear import prompt_gate_up, prompt_linear
+from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
+from plancc.kernels.gpu.prompt_linear import prompt_linear
 from plancc.kernels.gpu.prompt_norm import norm
 from plancc.kernels.gpu.tilings import Tiling, tiling
 
@@ -158,9 +159,10 @@ class Segments:
         prompt_gate_up(normed, w["gate_up"], rows.activated)
         bounds, group = tiles_of(self.model.layers[index])
         if self.exchange:
-            self.exchange.prompt(rows.activated, w["down"], bounds, group)
+            self.exchange.prompt(rows.activated, w["down"], bounds, group, self.scratch.waiting)
         else:
-            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group)
+            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group,
+                        waiting=self.scratch.waiting)  # fmt: skip
 
     def _prompt_mixer(self, rows: Rows, index: int, slot: int, first: int) -> None:
         w, cache = self._by_layer[index], self.cache

@@ -1,4 +1,4 @@
-"""row_dot/1 and tile_tree/1 for prompt rows: matrix products with one order over K.
+"""row_dot/1 for prompt rows: a matrix product with one order over K.
 
 A program has BLOCK_M rows and BLOCK_N columns and walks K in blocks of BLOCK_K, one after the
 other: an element is a chain over its own row and column, whatever the chunk or the neighbours.
@@ -11,34 +11,13 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
-from plancc.kernels.gpu.jit import entry, kernel
+from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
-from plancc.kernels.gpu.mlp import silu
+from plancc.kernels.gpu.prompt_blocks import load_k, place
+from plancc.kernels.gpu.prompt_tilings import MANY, MANY_JOINED, MANY_ROWS, is_copied
+from plancc.kernels.gpu.prompt_tree import prompt_tree
 
-GROUP = tl.constexpr(8)  # row blocks whose programs are neighbours: they share columns of w
-
-
-@kernel
-def place(num_rows: tensor, N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr) -> Any:
-    """(row block, column block) of this program."""
-    columns: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
-    row_blocks = tl.cdiv(num_rows, BLOCK_M)
-    group, inside = tl.program_id(0) // (GROUP * columns), tl.program_id(0) % (GROUP * columns)
-    height = tl.minimum(row_blocks - group * GROUP, GROUP)
-    return group * GROUP + inside % height, inside // height
-
-
-@kernel
-def load_k(
-    at: tensor, rows: tensor, k: tensor, end: tensor, K: tl.constexpr, EVEN: tl.constexpr
-) -> Any:
-    """Columns k of rows: every row exists, columns from `end` on are zero."""
-    places = at + rows[:, None].to(tl.int64) * K + k[None, :]
-    if EVEN:
-        block = tl.load(places)
-    else:
-        block = tl.load(places, mask=k[None, :] < end, other=0.0)
-    return block
+_HEIGHT = tl.constexpr(8)
 
 
 @entry(["num_rows"])
@@ -48,7 +27,8 @@ def _linear(
     BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
-    m, n = place(num_rows, N, BLOCK_M, BLOCK_N)
+    COLUMNS: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
+    m, n = place(tl.program_id(0), tl.cdiv(num_rows, BLOCK_M), COLUMNS, _HEIGHT)
     rows, columns = m * BLOCK_M + tl.arange(0, BLOCK_M), n * BLOCK_N + tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K)
     x_rows, w_rows = tl.minimum(rows, num_rows - 1), tl.minimum(columns, N - 1)
@@ -66,50 +46,31 @@ def _linear(
     tl.store(out + at, acc.to(out.dtype.element_ty), mask=is_in)
 
 
-@entry(["num_rows"])
-def _gate_up(
-    x: tensor, w: tensor, out: tensor, num_rows: tensor,
-    N: tl.constexpr, K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, OVERLAP: tl.constexpr,
-) -> Any:  # fmt: skip
-    wait_for_previous(OVERLAP)
-    m, n = place(num_rows, N, BLOCK_M, BLOCK_N)
-    rows, columns = m * BLOCK_M + tl.arange(0, BLOCK_M), n * BLOCK_N + tl.arange(0, BLOCK_N)
-    ks = tl.arange(0, BLOCK_K)
-    x_rows, w_rows = tl.minimum(rows, num_rows - 1), tl.minimum(columns, N - 1)
-    gate = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    up = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for k in range(0, K, BLOCK_K):
-        xs = load_k(x, x_rows, k + ks, K, K, K % BLOCK_K == 0)
-        gates = load_k(w, w_rows, k + ks, K, K, K % BLOCK_K == 0)
-        ups = load_k(w, w_rows + N, k + ks, K, K, K % BLOCK_K == 0)
-        gate, up = product(xs, tl.trans(gates), gate), product(xs, tl.trans(ups), up)
-    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
-    at = rows[:, None].to(tl.int64) * N + columns[None, :]
-    tl.store(out + at, (silu(gate) * up).to(out.dtype.element_ty), mask=is_in)
-
-
-def _sizes(x: torch.Tensor, n: int, block_n: int) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and block sizes; float32 products are done without tensor cores, in small blocks."""
-    is_wide = x.element_size() == 4
-    m, n_block, k = (32, 32, 32) if is_wide else (128, block_n, 64)
-    grid = (-(-x.shape[0] // m) * -(-n // n_block),)
-    return grid, {"BLOCK_M": m, "BLOCK_N": n_block, "BLOCK_K": k, "warps": 4 if is_wide else 8,
-                  "stages": 2 if is_wide else 4}  # fmt: skip
-
-
 def prompt_linear(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
     out: torch.Tensor,
 ) -> None:  # fmt: skip
-    """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None)."""
-    n, k = w.shape
-    grid, sizes = _sizes(x, n, 128 if before is not None else 256)
-    launch(_linear, grid, x, w, bias, before, out, x.shape[0], N=n, K=k, **sizes)
+    """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
+
+    All contiguous. Many rows take larger blocks, where those can be copied, with the same bits.
+    """
+    many = MANY_JOINED if before is not None else MANY
+    is_large = x.shape[0] >= MANY_ROWS and x.element_size() < 4
+    if not (is_large and w.shape[1] % many.block_k == 0 and is_copied(x, w)):
+        few_rows_linear(x, w, bias, before, out)
+        return
+    prompt_tree(x, w, bias, before, out, bounds=(0, w.shape[1]), group=1, tiling=many, waiting=None)
 
 
-def prompt_gate_up(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
-    """out [rows, N] = silu(x gate) * (x up), rounded; w [2 N, K]: gate, then up."""
-    n, k = w.shape[0] // 2, w.shape[1]
-    grid, sizes = _sizes(x, n, 128)
-    launch(_gate_up, grid, x, w, out, x.shape[0], N=n, K=k, **sizes)
+def few_rows_linear(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
+    out: torch.Tensor,
+) -> None:  # fmt: skip
+    """As prompt_linear, a program for every block, whatever the rows; out may be float32 too."""
+    (n, k), is_wide = w.shape, x.element_size() == 4
+    block_m, block_n, block_k = (32, 32, 32) if is_wide else (128, 128 if before is not None
+                                                              else 256, 64)  # fmt: skip
+    programs = -(-x.shape[0] // block_m) * -(-n // block_n)
+    launch(_linear, (programs,), x, w, bias, before, out, x.shape[0], N=n, K=k, BLOCK_M=block_m,
+           BLOCK_N=block_n, BLOCK_K=block_k, warps=4 if is_wide else 8,
+           stages=2 if is_wide else 4)  # fmt: skip

@@ -1,18 +1,30 @@
-"""How prompt products of prompt_tree.py are cut into programs: one place for all choices."""
+"""How prompt products are cut into programs: one place for all choices.
+
+Chosen by measurement on one H200 (tests/bench/prefill_gpu.py); another device has the same bits.
+"""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+from plancc.kernels.gpu.tree import MAX_LEVELS
+
+ALL_HELD = MAX_LEVELS
+MANY_ROWS = 2048
+"""Rows from which on a plain product takes the larger blocks. Both ways have the same bits, which
+tests/gpu asks on the card, so the number of rows may choose."""
+_COPY_ALIGN_BYTES = 16
 
 
 @dataclass(frozen=True)
 class PromptTiling:
     """block_m x block_n sums at a time, K in blocks of block_k.
 
-    held: how many waiting sums stay in registers: none, 1 (a tile) or 2 (two tiles as well).
-    copies: the tensor copy engine loads, where tiles are whole blocks. programs: how many on a
+    held: how many waiting sums stay in registers: none, 1 (a tile), 2 (two tiles as well) or
+    ALL_HELD. copies: the tensor copy engine loads, where it can. programs: how many on a
     multiprocessor. height: row blocks whose programs are neighbours: they share columns of w.
     """
 
@@ -27,35 +39,59 @@ class PromptTiling:
     height: int = 8
 
 
-# Not measured yet: the larger block reads least, and its waiting sums cost 15 stores a block.
-DOWN = PromptTiling(128, 256, 64, warps=8, stages=4)
-LINEAR = PromptTiling(128, 256, 64, warps=8, stages=4)
-GATE_UP = PromptTiling(128, 128, 64, warps=8, stages=4)
-_EXACT = PromptTiling(32, 32, 32, warps=4, stages=2, copies=False)  # float32: no tensor cores
+MANY = PromptTiling(128, 256, 64, warps=8, stages=4)
+MANY_JOINED = PromptTiling(256, 128, 64, warps=8, stages=4)
+_DOWN = PromptTiling(128, 128, 128, warps=8, stages=3, held=2)
+_GATE_UP = PromptTiling(128, 128, 64, warps=8, stages=4)
+_EXACT = PromptTiling(32, 32, 32, warps=4, stages=2, held=ALL_HELD, copies=False, programs=16)
 
 
-def resident_programs(tiling: PromptTiling, device: torch.device) -> int:
-    """How many programs of a tiling run at a time; in the interpreter two, one after the other."""
+def down_tiling(itemsize: int) -> PromptTiling:
+    """Of models whose numbers have so many bytes; float32 products are no tensor-core ones."""
+    return _EXACT if itemsize == 4 else _DOWN
+
+
+def gate_up_tiling(itemsize: int) -> PromptTiling:
+    return _EXACT if itemsize == 4 else _GATE_UP
+
+
+def waiting_slots(tiling: PromptTiling, tiles: int) -> int:
+    """How many sums of a program wait in memory at a time, at most."""
+    return max(0, (tiles - 1).bit_length() - tiling.held)
+
+
+def waiting_size(tiling: PromptTiling, tiles: int, programs: int) -> int:
+    """Float32 numbers that so many programs want for their waiting sums."""
+    return programs * waiting_slots(tiling, tiles) * tiling.block_m * tiling.block_n
+
+
+def programs_of(tiling: PromptTiling, blocks: int, device: torch.device) -> int:
+    """How many programs walk so many output blocks; in the interpreter two, one after the other."""
     if device.type == "cpu":
-        return 2
+        return min(blocks, 2)
+    return min(blocks, _multiprocessors(device) * tiling.programs)
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
     count: int = torch.cuda.get_device_properties(device).multi_processor_count
-    return count * tiling.programs
+    return count
 
 
-def scratch_size(tiling: PromptTiling, tiles: int, device: torch.device) -> int:
-    """Float32 numbers that prompt_tree wants for waiting sums, whatever the rows."""
-    return resident_programs(tiling, device) * levels(tiles) * tiling.block_m * tiling.block_n
+def fitting(
+    tiling: PromptTiling, x: torch.Tensor, w: torch.Tensor, span: int, *, is_even: bool
+) -> PromptTiling:
+    """The tiling for rows of x and w and spans of at most `span` columns, all alike if is_even."""
+    block_k = min(tiling.block_k, max(32, span & -span))
+    copies = tiling.copies and is_even and span % block_k == 0 and is_copied(x, w)
+    return replace(tiling, block_k=block_k, copies=copies)
 
 
-def fitting(tiling: PromptTiling, x: torch.Tensor, span: int) -> PromptTiling:
-    """The tiling for rows of x and tiles of at most `span` columns."""
-    if x.element_size() == 4:
-        tiling = replace(_EXACT, held=tiling.held)
-    return replace(tiling, block_k=min(tiling.block_k, max(32, span & -span)))
-
-
-def levels(tiles: int) -> int:
-    return max(1, (tiles - 1).bit_length())
+def is_copied(*matrices: torch.Tensor) -> bool:
+    """Whether the tensor copy engine can load blocks of these rows."""
+    places = [place for each in matrices
+              for place in (each.data_ptr(), each.stride(0) * each.element_size())]  # fmt: skip
+    return all(place % _COPY_ALIGN_BYTES == 0 for place in places)
 
 
 def sources(x: torch.Tensor, w: torch.Tensor, tiling: PromptTiling) -> tuple[Any, Any]:

@@ -17,13 +17,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 import torch
+from plancc_gpu_cases import Maker, waiting_room
 from plancc_gpu_groups import Cut
 
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.partials import partials
-from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_partials import prompt_partials
+from plancc.kernels.gpu.prompt_down import prompt_down, prompt_partials
 from plancc.kernels.gpu.roots import add_roots
 from plancc.kernels.gpu.tilings import tiling
 
@@ -100,15 +100,17 @@ class Bench:
         return found
 
     def prompt(self, cut: Cut) -> dict[str, float]:
+        waiting = waiting_room(Maker(torch.bfloat16, "cuda"), self.rows, HIDDEN, TILES)
+        room: dict[str, Any] = {"bounds": cut.bounds, "group": 1, "waiting": waiting}
         found = {"one device": median_us(lambda layer: prompt_down(
-            self.x, self.whole[layer], self.residual, bounds=cut.bounds, group=1))}  # fmt: skip
+            self.x, self.whole[layer], self.residual, **room))}  # fmt: skip
         outs = self.outs(cut)
         for share, roots, out in zip(cut.shares, cut.roots, outs, strict=True):
             x, downs = self.cut(cut, share)
 
             def launch(layer: int, x: Tensor = x, downs: list[Tensor] = downs, out: Tensor = out,
                        roots: Any = roots) -> None:  # fmt: skip
-                prompt_partials(x, downs[layer], out, roots=roots, bounds=cut.bounds, group=1)
+                prompt_partials(x, downs[layer], out, roots=roots, **room)
 
             found[f"tiles {share}"] = median_us(launch)
         found["sum"] = median_us(lambda layer: add_roots(outs, cut.merges, self.residual))

@@ -1,5 +1,7 @@
 """The GPU kernels on a card, against float64, at shapes of real models."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -19,12 +21,16 @@ from plancc_gpu_cases import (
     run_linear,
     run_pick,
     run_prompt_attention,
+    tiles_alone,
+    waiting_room,
 )
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_linear import prompt_gate_up, prompt_linear
+from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
+from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
+from plancc.kernels.gpu.prompt_tilings import MANY_ROWS, PromptTiling, gate_up_tiling
 from plancc.kernels.gpu.tilings import tiling
 
 pytestmark = pytest.mark.gpu
@@ -77,12 +83,64 @@ def test_prompt_kernels_are_near(dtype: str) -> None:
         make.normal(300, 512),
     )
     ref = residual.double() + reference.tile_tree(inner.double(), down.double(), bounds)
-    prompt_down(inner, down, residual, bounds=bounds, group=1)
+    prompt_down(inner, down, residual, bounds=bounds, group=1,
+                waiting=waiting_room(make, 300, 512, 16))  # fmt: skip
     assert error(residual, ref) < most
     for shape in (Heads(8, 2, 128, 128), Heads(4, 4, 64, 32, window=100)):
         found = run_prompt_attention(make, shape, 333, 300, 640)
         assert error(found["out"], found["ref"]) < 3 * TOLERANCE[dtype]
         assert torch.equal(found["values"], found["ref_values"])
+
+
+MLPS = {"8b": (4096, 14336, 16, 1), "7b, uneven tiles": (4096, 11008, 16, 1),
+        "135m": (576, 1536, 16, 1), "uneven groups": (520, 1410, 11, 2),
+        "rows of 6 bytes more": (72, 16 * 35, 16, 1), "a tile": (72, 200, 1, 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", MLPS)
+def test_down_has_the_bits_of_its_tiles_by_themselves(name: str, dtype: str) -> None:
+    (n, k, tiles, group), make = MLPS[name], Maker(DTYPES[dtype], "cuda")
+    x, w, before = make.normal(1000, k), make.weights(n, k), make.normal(1000, n)
+    bounds = tile_bounds(k, group, tiles)
+    expected = (tiles_alone(x, w, bounds) + before.float()).to(make.dtype)
+    waiting = waiting_room(make, 1000, n, tiles)
+    for rows in (1000, 300, 1):
+        for room in (waiting, None if waiting is None else waiting[: len(waiting) // 7]):
+            out = before[:rows].clone()
+            prompt_down(x[:rows], w, out, bounds=bounds, group=group, waiting=room)
+            assert torch.equal(out, expected[:rows])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("n", "k"), [(6144, 4096), (4096, 4096), (1000, 704)])
+def test_many_rows_have_the_bits_of_few(n: int, k: int, dtype: str) -> None:
+    make, rows = Maker(DTYPES[dtype], "cuda"), MANY_ROWS + 77
+    x, w, before = make.normal(rows, k), make.weights(n, k), make.normal(rows, n)
+    for bias in (None, make.normal(n)):
+        for joined in (None, before):
+            one, many = make.poisoned(rows, n), make.poisoned(rows, n)
+            few_rows_linear(x, w, bias, joined, one)
+            prompt_linear(x, w, bias, joined, many)
+            assert torch.equal(one, many)
+            prompt_linear(x[:500], w, bias, None if joined is None else joined[:500], many[:500])
+            assert torch.equal(one, many)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("n", "k"), [(14336, 4096), (1000, 416), (1000, 417)])
+def test_gate_and_up_have_the_same_bits_in_other_blocks(n: int, k: int, dtype: str) -> None:
+    make = Maker(DTYPES[dtype], "cuda")
+    x, w = make.normal(1000, k), make.weights(2 * n, k)
+    outs = [make.poisoned(1000, n) for _ in range(4)]
+    narrow = PromptTiling(128, 64, 64, warps=4, stages=3, copies=False, programs=2)
+    prompt_gate_up(x, w, outs[0])
+    prompt_gate_up(x, w, outs[1], tiling=replace(gate_up_tiling(2), copies=False))
+    prompt_gate_up(x, w, outs[2], tiling=narrow)
+    prompt_gate_up(x[:130], w, outs[3][:130])
+    assert torch.equal(outs[0], outs[1])
+    assert torch.equal(outs[0], outs[2])
+    assert torch.equal(outs[0][:130], outs[3][:130])
 
 
 def test_greedy_takes_the_first_of_the_largest() -> None:

@@ -136,6 +136,7 @@ def test_a_chunk_is_all_rows_in_the_models_format_and_what_steers_a_step() -> No
         "qkv": 512 * 6144 * 2,
         "attended": 512 * 4096 * 2,
         "activated": 512 * 14336 * 2,
+        "waiting": 4 * 32 * 2 * 128 * 128 * 4,  # blocks, sums of each that wait for others
         "partials": 2 * 4 * 4096 * 4,
         "counters": 128 * 4,
         "control": (2 * 4 + 512) * 4,
@@ -154,6 +155,17 @@ def test_a_chunk_is_all_rows_in_the_models_format_and_what_steers_a_step() -> No
     total = workspace_bytes(model, model.layers[:2], EIGHT, layout="chunk", has_head=True)
     borders = 8 + 32 * 24 * 16 + 64 * 16  # of factors; of every layer's buffers; of others
     assert total == sum(buffers.values()) + borders + 2 * MIB
+
+
+def test_sums_wait_for_as_many_programs_as_a_card_runs_whatever_the_rows() -> None:
+    found = {}
+    for chunk in (1, 600, 4096):
+        capacity = Capacity(slots=1, prefill_chunk=chunk, context=8192)
+        model = llama_8b()
+        found[chunk] = scratch_buffers(model, model.layers, capacity, layout="chunk",
+                                       has_head=False)["waiting"]  # fmt: skip
+    each = 2 * 128 * 128 * 4
+    assert found == {1: 32 * each, 600: 132 * each, 4096: 132 * each}
 
 
 def test_every_window_of_a_model_has_its_pages_on_every_stage() -> None:

@@ -6,14 +6,23 @@ os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
 import pytest
 import torch
-from plancc_gpu_cases import DTYPES, EPS, Heads, Maker, error, run_prompt_attention
+from plancc_gpu_cases import (
+    DTYPES,
+    EPS,
+    Heads,
+    Maker,
+    error,
+    run_prompt_attention,
+    waiting_room,
+)
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 from plancc.kernels.gpu.prompt_attention import prompt_attention
 from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_linear import prompt_gate_up, prompt_linear
+from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
+from plancc.kernels.gpu.prompt_linear import prompt_linear
 from plancc.kernels.gpu.prompt_norm import norm
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
@@ -49,13 +58,17 @@ def test_gate_and_up_meet_in_silu(dtype: str) -> None:
     assert error(out, reference.swiglu(x.double(), w.double())) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize(("k", "tiles", "group"), [(128, 4, 1), (66, 3, 2), (40, 1, 1)])
-def test_down_is_the_tree_over_tiles(k: int, tiles: int, group: int) -> None:
-    make, bounds = Maker(torch.float32), tile_bounds(k, group, tiles)
+@pytest.mark.parametrize(("dtype", "k", "tiles", "group"),
+                         [("float32", 128, 4, 1), ("float32", 66, 3, 2), ("float32", 40, 1, 1),
+                          ("float16", 160, 5, 1), ("bfloat16", 75, 5, 3)])  # fmt: skip
+def test_down_is_the_tree_over_tiles(dtype: str, k: int, tiles: int, group: int) -> None:
+    make, bounds = Maker(DTYPES[dtype]), tile_bounds(k, group, tiles)
     x, w, residual = make.normal(3, k), make.weights(40, k), make.normal(3, 40)
     ref = residual.double() + reference.tile_tree(x.double(), w.double(), bounds)
-    prompt_down(x, w, residual, bounds=bounds, group=group)
-    assert error(residual, ref) < TOLERANCE["float32"]
+    prompt_down(
+        x, w, residual, bounds=bounds, group=group, waiting=waiting_room(make, 3, 40, tiles)
+    )
+    assert error(residual, ref) < TOLERANCE[dtype]
 
 
 SHAPES = {

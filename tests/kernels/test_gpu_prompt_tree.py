@@ -8,41 +8,68 @@ from dataclasses import replace
 
 import pytest
 import torch
-from plancc_gpu_cases import DTYPES, Maker, error
+from plancc_gpu_cases import DTYPES, Maker, error, tiles_alone, tree_of
 
-from plancc.ir.tiles import split_point, tile_bounds
-from plancc.kernels.gpu import reference
+from plancc.ir import waiting
+from plancc.ir.tiles import MAX_TILES, split_point, tile_bounds
+from plancc.kernels.gpu import prompt_linear, reference
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_tilings import PromptTiling, scratch_size
-from plancc.kernels.gpu.prompt_tree import prompt_gate_up, prompt_tree
+from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
+from plancc.kernels.gpu.prompt_tilings import (
+    ALL_HELD,
+    PromptTiling,
+    down_tiling,
+    fitting,
+    waiting_size,
+    waiting_slots,
+)
+from plancc.kernels.gpu.prompt_tree import prompt_tree
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 # The interpreter cuts bfloat16 off where a card rounds: twice the error.
 TOLERANCE = {"bfloat16": 16e-3, "float16": 1e-3, "float32": 2e-6}
 SMALL = PromptTiling(32, 32, 32, warps=1, stages=1, copies=False, height=2)
-CPU = torch.device("cpu")
 
 
 def run(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
     out: torch.Tensor, tiles: int, tiling: PromptTiling, group: int = 1,
 ) -> None:  # fmt: skip
-    scratch = torch.full((scratch_size(tiling, tiles, CPU),), float("nan"))
-    bounds = tile_bounds(x.shape[1], group, tiles)
-    prompt_tree(x, w, bias, before, out, bounds=bounds, group=group, tiling=tiling,
-                scratch=scratch)  # fmt: skip
+    """Two programs, and not a number more than they want."""
+    size = waiting_size(tiling, tiles, 2)
+    prompt_tree(x, w, bias, before, out, bounds=tile_bounds(x.shape[1], group, tiles), group=group,
+                tiling=tiling, waiting=torch.full((size,), float("nan")))  # fmt: skip
 
 
-def tree_of(parts: torch.Tensor) -> torch.Tensor:
-    """Float32 sums of parts[0], parts[1], ... by the definition of the tree."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = split_point(0, len(parts))
-    return tree_of(parts[:middle]) + tree_of(parts[middle:])
+def most_in_memory(tiles: int, held: int, around: int = 0) -> int:
+    """Sums that wait in memory at a time while a node of so many tiles is summed: a left child
+    waits, in a register if it is of `held` tiles or less."""
+    if tiles == 1:
+        return around
+    left = split_point(0, tiles)
+    waits = around + (left > held)
+    return max(most_in_memory(left, held, around), most_in_memory(tiles - left, held, waits))
 
 
 @pytest.mark.parametrize("held", [0, 1, 2])
+def test_there_is_a_slot_for_every_sum_that_waits(held: int) -> None:
+    tiling = replace(SMALL, held=held)
+    for tiles in range(1, MAX_TILES + 1):
+        assert most_in_memory(tiles, held) <= waiting_slots(tiling, tiles)
+        assert waiting_slots(replace(SMALL, held=ALL_HELD), tiles) == 0
+
+
+def test_a_plan_counts_the_memory_that_sums_wait_in() -> None:
+    for itemsize in (2, 4):
+        tiling, n = down_tiling(itemsize), 4096
+        for tiles in range(1, MAX_TILES + 1):
+            for rows, programs in ((1, 32), (129, 64), (4096, waiting.PROGRAMS)):
+                counted = waiting.waiting_bytes(tiles, rows, n, itemsize)
+                assert counted == 4 * waiting_size(tiling, tiles, programs)
+
+
+@pytest.mark.parametrize("held", [0, 1, 2, ALL_HELD])
 @pytest.mark.parametrize("tiles", [1, 3, 7, 11])
 def test_partials_are_added_as_the_tree_says(tiles: int, held: int) -> None:
     make = Maker(torch.float32)
@@ -54,14 +81,16 @@ def test_partials_are_added_as_the_tree_says(tiles: int, held: int) -> None:
     assert torch.equal(out[0], tree_of(parts))
 
 
-@pytest.mark.parametrize(("k", "tiles", "group", "held"), [(256, 4, 1, 2), (66, 3, 2, 0)])
-def test_bits_are_those_of_prompt_down(k: int, tiles: int, group: int, held: int) -> None:
+@pytest.mark.parametrize(("k", "tiles", "group", "held"),
+                         [(256, 4, 1, 2), (66, 3, 2, 0), (66, 3, 2, ALL_HELD)])  # fmt: skip
+def test_bits_are_those_of_the_tiles_by_themselves(
+    k: int, tiles: int, group: int, held: int
+) -> None:
     make = Maker(torch.float32)
     x, w, residual = make.normal(35, k), make.weights(40, k), make.normal(35, 40)
     out = residual.clone()
-    prompt_down(x, w, residual, bounds=tile_bounds(k, group, tiles), group=group)
     run(x, w, None, out, out, tiles, replace(SMALL, held=held), group)
-    assert torch.equal(out, residual)
+    assert torch.equal(out, residual + tiles_alone(x, w, tile_bounds(k, group, tiles)))
 
 
 @pytest.mark.parametrize(("dtype", "copies"), [("bfloat16", True), ("float16", False)])
@@ -93,3 +122,36 @@ def test_gate_and_up_meet_in_silu(copies: bool) -> None:
     x, w, out = make.normal(35, 64), make.weights(80, 64), make.poisoned(35, 40)
     prompt_gate_up(x, w, out, tiling=replace(SMALL, copies=copies))
     assert error(out, reference.swiglu(x.double(), w.double())) < TOLERANCE["float16"]
+
+
+def test_what_the_copy_engine_can_not_reach_is_loaded_otherwise() -> None:
+    make, tiling = Maker(torch.float16), replace(SMALL, copies=True)
+    whole = make.normal(3, 72)
+    loads = [(whole[:, :64], True), (whole[:, 8:], True), (whole[:, 4:68], False),
+             (make.normal(3, 68)[:, :64], False)]  # fmt: skip
+    for x, is_copied in loads:
+        assert fitting(tiling, x, x, 64, is_even=True).copies == is_copied
+    assert not fitting(tiling, whole[:, :40], whole[:, :40], 40, is_even=True).copies
+    assert not fitting(tiling, whole[:, :64], whole[:, :64], 64, is_even=False).copies
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_many_rows_take_larger_blocks(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_linear, "MANY_ROWS", 6)
+    monkeypatch.setattr(prompt_linear, "few_rows_linear", None)
+    make = Maker(torch.float16)
+    x, w, bias, out = make.normal(6, 64), make.weights(40, 64), make.normal(40), make.normal(6, 40)
+    ref = reference.linear(x.double(), w.double(), bias.double())
+    ref += out.double() if joins else 0
+    prompt_linear.prompt_linear(x, w, bias, out if joins else None, out)
+    assert error(out, ref) < TOLERANCE["float16"]
+    with pytest.raises(TypeError, match="NoneType"):
+        prompt_linear.prompt_linear(x[:5], w, bias, None, out[:5])
+
+
+def test_sums_without_a_place_to_wait_are_refused() -> None:
+    make = Maker(torch.float16)
+    x, w, out = make.normal(5, 8), make.weights(40, 8), make.poisoned(5, 40)
+    for room, message in ((None, "8 tiles: sums have nowhere"), (make.normal(7), "room for 7")):
+        with pytest.raises(AssertionError, match=message):
+            prompt_down(x, w, out, bounds=tile_bounds(8, 1, 8), group=1, waiting=room)

@@ -5,10 +5,12 @@ float64 reference by |out - ref| / |ref|.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
-from plancc.ir.tiles import tile_bounds
+from plancc.ir.tiles import split_point, tile_bounds
+from plancc.ir.waiting import waiting_bytes
 from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.attention import attention, max_splits
 from plancc.kernels.gpu.enter import enter
@@ -17,6 +19,7 @@ from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.prompt_attention import prompt_attention
+from plancc.kernels.gpu.prompt_linear import few_rows_linear
 from plancc.kernels.gpu.sample import PIECES, pick
 from plancc.kernels.gpu.tilings import Tiling
 
@@ -49,6 +52,29 @@ class Maker:
 
     def ints(self, *shape: int) -> torch.Tensor:
         return torch.zeros(shape, dtype=torch.int32, device=self.device)
+
+
+def waiting_room(make: Maker, num_rows: int, n: int, tiles: int) -> torch.Tensor | None:
+    """As much as a plan counts for prompt rows of an MLP of so many tiles."""
+    size_bytes = waiting_bytes(tiles, num_rows, n, make.dtype.itemsize)
+    return make.poisoned(size_bytes // 4, dtype=torch.float32) if size_bytes else None
+
+
+def tree_of(parts: torch.Tensor) -> torch.Tensor:
+    """Float32 sums of parts[0], parts[1], ... by the definition of the tree."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = split_point(0, len(parts))
+    return tree_of(parts[:middle]) + tree_of(parts[middle:])
+
+
+def tiles_alone(x: torch.Tensor, w: torch.Tensor, bounds: tuple[int, ...]) -> torch.Tensor:
+    """float32 [rows, N]: x times w by the definition of tile_tree: a product for each tile."""
+    shape = (len(bounds) - 1, x.shape[0], w.shape[0])
+    parts = torch.full(shape, POISON, device=x.device)
+    for part, (a, b) in zip(parts, pairwise(bounds), strict=True):
+        few_rows_linear(x[:, a:b].contiguous(), w[:, a:b].contiguous(), None, None, part)
+    return tree_of(parts)
 
 
 def error(out: torch.Tensor, ref: torch.Tensor) -> float:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from plancc_cpu_ranks import CpuRanks, runtime_of
-from plancc_gpu_cases import Maker
+from plancc_gpu_cases import Maker, waiting_room
 
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.executor.group import Group, root_merges
@@ -28,8 +28,7 @@ from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.partials import partials
-from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_partials import prompt_partials
+from plancc.kernels.gpu.prompt_down import prompt_down, prompt_partials
 from plancc.kernels.gpu.roots import add_roots
 from plancc.kernels.gpu.tilings import Tiling
 
@@ -103,12 +102,13 @@ def run_prompt(make: Maker, num_rows: int, cut: Cut) -> Found:
     """The same for prompt rows, which have no norm of the next layer yet."""
     x, w, before, _ = _inputs(make, num_rows, cut)
     one, group = before.clone(), before.clone()
-    prompt_down(x, w, one, bounds=cut.bounds, group=cut.group)
+    waiting = waiting_room(make, num_rows, cut.n, cut.tiles)
+    prompt_down(x, w, one, bounds=cut.bounds, group=cut.group, waiting=waiting)
     parts = _empty_parts(make, num_rows, cut)
     for share, roots, out in zip(cut.shares, cut.roots, parts, strict=True):
         at = cut.columns(share)
         prompt_partials(x[:, at].contiguous(), w[:, at].contiguous(), out, roots=roots,
-                        bounds=cut.bounds, group=cut.group)  # fmt: skip
+                        bounds=cut.bounds, group=cut.group, waiting=waiting)  # fmt: skip
     add_roots(parts, cut.merges, group)
     references = _references(x, w, before, cut)
     return Found({"residual": one}, {"residual": group}, parts, *references)
