@@ -1,10 +1,10 @@
-"""Prompt products of a Llama-8B layer on one CUDA device: every tiling of prompt_tree.py, measured.
+"""Prompt products of a Llama-8B layer on one CUDA device: what prompts run, and other tilings.
 
 For each: is it near float64 (1,000 rows of the real shape, 333 of an odd one), does it have the
-bits of the kernel that prompts run today, microseconds at 512, 1,000 and 4,096 rows with inputs
-rotated. cuBLAS, which has no tree, beside them. A variant that fails is reported, the others go
-on. Children compile everything first, in parallel. Prints a table, then one JSON line. Asserts no
-time.
+bits of the first one of its role, microseconds at 512, 1,000 and 4,096 rows with inputs rotated.
+The first of `down` is the definition: a product for each tile, and torch's sums of them. cuBLAS,
+which has no tree, beside them. A variant that fails is reported, the others go on. Children compile
+everything first, in parallel. Prints a table, then one JSON line. Asserts no time.
 
     python tests/bench/prefill_gpu.py [--only PART_OF_ROLE/NAME]
 """
@@ -21,23 +21,36 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / ".src"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 import torch
 import triton
+from plancc_gpu_cases import tiles_alone
 
 from plancc.ir.tiles import tile_bounds
-from plancc.kernels.gpu import prompt_linear as present
 from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_tilings import DOWN, GATE_UP, PromptTiling, scratch_size
-from plancc.kernels.gpu.prompt_tree import prompt_gate_up, prompt_tree
+from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
+from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
+from plancc.kernels.gpu.prompt_tilings import (
+    ALL_HELD,
+    MANY,
+    MANY_JOINED,
+    PromptTiling,
+    down_tiling,
+    gate_up_tiling,
+    programs_of,
+    waiting_size,
+)
+from plancc.kernels.gpu.prompt_tree import prompt_tree
 
 ROWS, CHECK_ROWS, SETS, RUNS, TILES = (512, 1000, 4096), 1000, 3, 9, 16
 TOLERANCE = 8e-3  # bfloat16, as in plancc_gpu_cases.py
 SHAPES = {"down": (4096, 14336), "gate_up": (14336, 4096), "qkv": (6144, 4096), "o": (4096, 4096)}
 ODD = {"down": (1000, 16 * 96), "gate_up": (1000, 416), "qkv": (1000, 416), "o": (1000, 416)}
 ODD_ROWS = 333
-WIDE, SQUARE = DOWN, PromptTiling(128, 128, 64, 8, 6)
-TALL = PromptTiling(256, 128, 64, 8, 4)
+REFERENCES = ("down/by definition", "gate_up/narrow pointers", "qkv/few rows", "o/few rows")
+DOWN, GATE_UP = down_tiling(2), gate_up_tiling(2)
+STACK = PromptTiling(128, 64, 128, 8, 3, held=ALL_HELD, copies=False, programs=4)
 PAIR = PromptTiling(128, 128, 64, 4, 3, programs=2)
 
 
@@ -61,66 +74,70 @@ class Variant:
     is_ours: bool = True
 
 
-_scratch: dict[int, torch.Tensor] = {}
+_waiting: dict[int, torch.Tensor] = {}
 
 
-def scratch(size: int) -> torch.Tensor:
-    if size not in _scratch:
-        _scratch[size] = torch.full((size,), float("nan"), device="cuda")
-    return _scratch[size]
+def waiting(tiling: PromptTiling, tiles: int) -> torch.Tensor:
+    """Room for every program that the device runs at a time."""
+    programs = programs_of(tiling, 1 << 30, torch.device("cuda", torch.cuda.current_device()))
+    size = waiting_size(tiling, tiles, programs)
+    if size not in _waiting:
+        _waiting[size] = torch.full((size,), float("nan"), device="cuda")
+    return _waiting[size]
 
 
 def tree(tiling: PromptTiling, tiles: int) -> Callable[[Inputs], None]:
     def run(i: Inputs) -> None:
-        size = scratch_size(tiling, tiles, i.x.device)
-        prompt_tree(i.x, i.w, None, i.before, i.out, tiling=tiling, scratch=scratch(size),
+        prompt_tree(i.x, i.w, None, i.before, i.out, tiling=tiling, waiting=waiting(tiling, tiles),
                     bounds=tile_bounds(i.x.shape[1], 1, tiles), group=1)  # fmt: skip
 
     return run
 
 
-def present_down(i: Inputs) -> None:
-    prompt_down(i.x, i.w, i.out, bounds=tile_bounds(i.x.shape[1], 1, TILES), group=1)
+def runs_down(i: Inputs) -> None:
+    prompt_down(i.x, i.w, i.out, bounds=tile_bounds(i.x.shape[1], 1, TILES), group=1,
+                waiting=waiting(DOWN, TILES))  # fmt: skip
+
+
+def down_by_definition(i: Inputs) -> None:
+    i.out.copy_(i.out.float() + tiles_alone(i.x, i.w, tile_bounds(i.x.shape[1], 1, TILES)))
 
 
 def variants() -> list[Variant]:
-    """The present kernel of a role stands first: bits are compared with its own."""
+    """The first of a role is the reference of its bits; `runs` is what prompts run."""
     down = {
-        "wide": WIDE, "wide low": replace(WIDE, height=4),
-        "wide high": replace(WIDE, height=16), "wide 3 stages": replace(WIDE, stages=3),
-        "wide pointers": replace(WIDE, copies=False), "tall": TALL,
-        "square": SQUARE, "square held": replace(SQUARE, held=1),
-        "square held 2": replace(SQUARE, held=2),
-        "square held 2 k128": replace(SQUARE, held=2, block_k=128, stages=3),
-        "square held 2 pointers": replace(SQUARE, held=2, copies=False, stages=5),
-        "pair": PAIR, "pair low": replace(PAIR, height=4),
+        "k64": replace(DOWN, block_k=64, stages=6), "pointers": replace(DOWN, copies=False),
+        "held 0": replace(DOWN, held=0), "wide": replace(MANY, held=0), "all held": STACK,
     }  # fmt: skip
-    plain = {
-        "wide": WIDE, "wide pointers": replace(WIDE, copies=False),
-        "tall": TALL, "square": SQUARE, "pair": PAIR,
-    }  # fmt: skip
+    plain = {"wide": MANY, "tall": MANY_JOINED, "wide pointers": replace(MANY, copies=False),
+             "pair": PAIR}  # fmt: skip
     gates = {
-        "square": GATE_UP, "high": replace(GATE_UP, height=16), "low": replace(GATE_UP, height=4),
+        "narrow pointers": PromptTiling(128, 64, 64, 4, 3, copies=False, programs=2),
+        "runs": GATE_UP, "low": replace(GATE_UP, height=4),
         "pointers": replace(GATE_UP, copies=False),
-        "narrow pair": PromptTiling(128, 64, 64, 4, 3, programs=2),
     }  # fmt: skip
-    found = [Variant("down", "present", present_down)]
+    found = [Variant("down", "by definition", down_by_definition),
+             Variant("down", "runs", runs_down)]  # fmt: skip
     found += [Variant("down", name, tree(tiling, TILES)) for name, tiling in down.items()]
-    found.append(Variant("down", "wide, no tree", tree(WIDE, 1), is_ours=False))
+    found.append(Variant("down", "wide, no tree", tree(MANY, 1), is_ours=False))
     found.append(Variant("down", "cuBLAS", cublas, is_ours=False))
-    found.append(Variant("gate_up", "present", lambda i: present.prompt_gate_up(i.x, i.w, i.out)))
     for name, tiling in gates.items():
         found.append(Variant("gate_up", name, gate_up(tiling)))
     found.append(Variant("gate_up", "cuBLAS, no SiLU", cublas_gate_up, is_ours=False))
     for role in ("qkv", "o"):
-        found.append(Variant(role, "present", present_linear))
+        found.append(Variant(role, "few rows", linear_of_few))
+        found.append(Variant(role, "runs", linear))
         found += [Variant(role, name, tree(tiling, 1)) for name, tiling in plain.items()]
         found.append(Variant(role, "cuBLAS", cublas, is_ours=False))
     return found
 
 
-def present_linear(i: Inputs) -> None:
-    present.prompt_linear(i.x, i.w, None, i.before, i.out)
+def linear(i: Inputs) -> None:
+    prompt_linear(i.x, i.w, None, i.before, i.out)
+
+
+def linear_of_few(i: Inputs) -> None:
+    few_rows_linear(i.x, i.w, None, i.before, i.out)
 
 
 def gate_up(tiling: PromptTiling) -> Callable[[Inputs], None]:
@@ -164,16 +181,16 @@ def float64(role: str, i: Inputs) -> torch.Tensor:
 
 
 class Roles:
-    """Inputs of one role, what they give in float64 and by the present kernel."""
+    """Inputs of one role, what they give in float64 and by the reference of bits."""
 
-    def __init__(self, role: str, present: Variant) -> None:
+    def __init__(self, role: str, first: Variant) -> None:
         self.role, shape = role, SHAPES[role]
         self.sets = [make(role, ROWS[-1], seed, shape) for seed in range(SETS)]
         self.cases = {"real": make(role, CHECK_ROWS, 9, shape),
                       "odd": make(role, ODD_ROWS, 8, ODD[role])}  # fmt: skip
         self.refs = {name: float64(role, case) for name, case in self.cases.items()}
-        self.bits = {name: self.result(present, case) for name, case in self.cases.items()}
-        self.all_rows = self.result(present, self.sets[0])
+        self.bits = {name: self.result(first, case) for name, case in self.cases.items()}
+        self.all_rows = self.result(first, self.sets[0])
 
     def result(self, variant: Variant, case: Inputs) -> torch.Tensor:
         out = case.out.clone()
@@ -181,7 +198,7 @@ class Roles:
         return out
 
     def judge(self, variant: Variant) -> dict[str, Any]:
-        """Errors against float64, and how many numbers are not those of the present kernel."""
+        """Errors against float64, and how many numbers are not those of the reference."""
         found: dict[str, Any] = {}
         for name, case in self.cases.items():
             out = self.result(variant, case)
@@ -295,7 +312,7 @@ def compile_all(only: str) -> dict[str, str]:
 
 
 def is_wanted(variant: Variant, only: str) -> bool:
-    return only in label(variant) or variant.name == "present"
+    return only in label(variant) or label(variant) in REFERENCES
 
 
 def main() -> None:
