@@ -1,5 +1,6 @@
 """Predicted times and the objective's value, held against the clock of the checker."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from plancc.compiler.check_clock import Clock
@@ -72,8 +73,7 @@ def expected_prefill(plan: Plan, clock: Clock) -> PrefillTime | None:
     stages = clock.prefill_stages(rows)
     if stages is None:
         return None
-    beat = max(_beats(stages))
-    total = (chunks + len(stages) - 1) * beat
+    total = (chunks + _num_at_once(plan) - 1) * max(_beats(plan, stages))
     return PrefillTime(
         prompt=prompt,
         chunks=chunks,
@@ -119,14 +119,22 @@ def _request_ns(plan: Plan, work: Workload, clock: Clock) -> int | None:
 def _round_ns(clock: Clock, streams: int) -> int:
     """Every stream advances by a token: the slowest beat once a stream in flight, or all once."""
     count = len(clock.plan.stages)
-    times = _beats(clock.decode_stages(-(-streams // count)))
-    return max(min(streams, count) * max(times), sum(times))
+    stages = clock.decode_stages(-(-streams // count))
+    return max(min(streams, count) * max(_beats(clock.plan, stages)), sum(map(_whole_ns, stages)))
 
 
 def _whole_ns(stage: StageTime) -> int:
     return stage.compute_ns + stage.exchange_ns + stage.hop_ns
 
 
-def _beats(stages: tuple[StageTime, ...]) -> list[int]:
-    """What can be busy at the same time: each stage with its exchanges, and each hop."""
-    return [ns for stage in stages for ns in (stage.compute_ns + stage.exchange_ns, stage.hop_ns)]
+def _beats(plan: Plan, times: tuple[StageTime, ...]) -> list[int]:
+    """What can be busy at the same time: each hop, and each device with all its stages."""
+    work: Counter[str] = Counter()
+    for stage, time in zip(plan.stages, times, strict=True):
+        work.update({rank.device: time.compute_ns + time.exchange_ns for rank in stage.ranks})
+    return [*work.values(), *(time.hop_ns for time in times)]
+
+
+def _num_at_once(plan: Plan) -> int:
+    """Stages that can be busy at the same time: those led by different devices."""
+    return len({stage.ranks[0].device for stage in plan.stages})

@@ -1,6 +1,7 @@
 """The clock of `plancc check` for rows on their way: one transfer, and several at the same time.
 
-link      its curve; between two seats of one device its own memory, twice, and a launch
+link      its curve; between two seats of one device its own memory, twice, and two
+          launches: the copy, and what starts cold after it
 together  a link's ns is the base of one byte and the body of the rest; of each device that
           sends and each trunk that is named, bodies add up over the largest base; the slowest
           of these decides
@@ -22,7 +23,8 @@ def link_ns(topology: Topology, transfer: Transfer) -> int:
         return link.curve().ns(size)
     device = topology.device(source)
     assert device is not None
-    return device.read_curve().ns(2 * size) + ceil(round(device.launch_us * 1000, 3))
+    launch = ceil(round(device.launch_us * 1000, 3))
+    return device.read_curve().ns(2 * size) + launch + launch
 
 
 def together_ns(topology: Topology, transfers: Iterable[Transfer]) -> int:

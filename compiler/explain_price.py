@@ -1,5 +1,6 @@
 """What a given placement is worth, and what it lacks: priced, not solved."""
 
+from plancc.compiler.cost.beats import beat_ns
 from plancc.compiler.cost.compute import Work
 from plancc.compiler.cost.memory import ledgers
 from plancc.compiler.cost.predict import predict, stage_times
@@ -57,9 +58,8 @@ def _round_ns(
     rows, in_flight = -(-streams // count), min(streams, count)
     work = Work(rows, placement.context, ask.kv_dtype or model.dtype)
     times = stage_times(model, topology, placement, work)
-    busy = [time.compute_ns + time.exchange_ns for time in times]
-    hops = [time.hop_ns for time in times]
-    return max(in_flight * max(*busy, *hops), sum(busy) + sum(hops))
+    total = sum(time.compute_ns + time.exchange_ns + time.hop_ns for time in times)
+    return max(in_flight * beat_ns([stage.devices for stage in placement.stages], times), total)
 
 
 def lack(

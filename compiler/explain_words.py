@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from plancc.compiler.cost.beats import prompt_beats
 from plancc.compiler.explain_beats import busy_ns, slowest_stage
 from plancc.compiler.pins import flags_of, pins_of, pins_said, row_of_pins
 from plancc.ir.ask import Workload
@@ -61,7 +62,7 @@ def _request_words(plan: Plan, work: Workload) -> str:
 def _prompt_words(plan: Plan) -> str:
     prefill = plan.predicted.prefill
     assert prefill is not None
-    beats = prefill.chunks + len(plan.stages) - 1
+    beats = prompt_beats(prefill.chunks, [stage.ranks[0].device for stage in plan.stages])
     slowest = slowest_stage(plan)
     return (f"{prefill.prompt} prompt tokens take {format_ns(prefill.total_ns)}: {beats} beats of "
             f"{format_ns(prefill.total_ns // beats)}; the slowest stage is {slowest} "

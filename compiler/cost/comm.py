@@ -13,14 +13,15 @@ Transfer = tuple[str, str, int]
 
 
 def hop_ns(topology: Topology, source: str, target: str, size_bytes: int) -> int:
-    """One transfer; between two seats of one device a copy: bytes read and written, a launch."""
+    """One transfer; between two seats of one device a copy: bytes read and written, and two
+    launches, its own and that of the next stage's first kernel, which waits for it."""
     link = topology.link(source, target)
     if link is not None:
         return link.curve().ns(size_bytes)
     device = topology.device(source)
     assert device is not None
     assert source == target, f"no link {source}->{target}: the topology would have been refused"
-    return device.read_curve().ns(2 * size_bytes) + launch_ns(device)
+    return device.read_curve().ns(2 * size_bytes) + 2 * launch_ns(device)
 
 
 def transfers_ns(topology: Topology, transfers: Sequence[Transfer]) -> int:

@@ -2,6 +2,7 @@
 
 import itertools
 
+from plancc.compiler.cost.beats import beat_ns, prompt_beats
 from plancc.compiler.cost.comm import return_ns, transfers_ns
 from plancc.compiler.cost.compute import Work, embed_ns, head_ns
 from plancc.compiler.cost.groups import Group, exchange_ns, group_layer_ns, spread_ns
@@ -61,7 +62,7 @@ def _decode(model: ModelShape, topology: Topology, ask: Ask, placement: Placemen
 def _prefill(
     model: ModelShape, topology: Topology, ask: Ask, placement: Placement
 ) -> PrefillTime | None:
-    """(chunks + stages - 1) beats of the slowest stage or hop; None without a matmul rate."""
+    """(chunks + devices - 1) beats, see `beats`; None without a matmul rate."""
     assert ask.prompt is not None
     prompt = ask.prompt
     rows = min(ask.prefill_chunk, prompt)
@@ -71,8 +72,8 @@ def _prefill(
     work = Work(rows, placement.context, ask.kv_dtype or model.dtype, prompt)
     stages = stage_times(model, topology, placement, work)
     chunks = -(-prompt // rows)
-    beat = max(max(stage.compute_ns + stage.exchange_ns, stage.hop_ns) for stage in stages)
-    total = (chunks + len(stages) - 1) * beat
+    devices = [stage.devices for stage in placement.stages]
+    total = prompt_beats(chunks, [names[0] for names in devices]) * beat_ns(devices, stages)
     return PrefillTime(prompt=prompt, chunks=chunks, total_ns=total,
                        tokens_per_s=_rate(prompt, total), stages=stages)  # fmt: skip
 

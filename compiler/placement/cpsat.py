@@ -21,7 +21,7 @@ DETERMINISTIC_LIMIT = 60.0  # of CP-SAT's own clock, so that every machine stops
 
 @dataclass(frozen=True)
 class Goal:
-    """minimise max(worst_factor * the worst stage or hop, sum_factor * their sum)."""
+    """minimise max(worst_factor * the worst hop or device, sum_factor * the sum of all)."""
 
     sum_factor: int
     worst_factor: int
@@ -212,8 +212,9 @@ class ChainModel:
         most = int(times.layers[:, -1].max() + times.embed.max() + times.head.max())
         most = max(most, *(ns for _, ns in hops), 1) if hops else max(most, 1)
         worst = self.cp.new_int_var(0, most, "worst")
-        for stage in stages:
-            self.cp.add(worst >= stage)
+        names = self.problem.seats
+        for name in dict.fromkeys(names):  # seats of one device take turns
+            self.cp.add(worst >= sum(stages[seat] for seat in self.seats if names[seat] == name))
         for flag, ns in hops:
             self.cp.add(worst >= ns).only_enforce_if(flag)
         if not self.goal.sum_factor:

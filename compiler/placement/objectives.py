@@ -4,6 +4,7 @@ latency     one decode step: the sum of stages and hops
 prefill     (chunks + stages - 1) beats of the slowest stage or hop
 throughput  with n stages, rows = ceil(slots / n), m = min(slots, n): the ns in which every stream
             advances by one token, max(m x the slowest, the sum) at that many rows
+            (both where every stage has a device of its own; else see options_by_search)
 context     the largest context that fits; among its shapes, latency
 workload    the ns that one request takes when `streams` of them run together: its prompt's prefill,
             as above, and for each token of output a round as of throughput, of `streams` in place

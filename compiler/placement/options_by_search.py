@@ -110,7 +110,8 @@ def _counted(problem: Problem, count: int) -> tuple[ColumnSet, Goal, int]:
     ask = problem.ask
     if ask.objective == "prefill":
         rows = min(ask.prefill_chunk, ask.prompt or 1)
-        beats = -(-(ask.prompt or 1) // rows) + count - 1
+        repeats = problem.num_seats - len(set(problem.seats))  # of which every seat is used
+        beats = -(-(ask.prompt or 1) // rows) + count - repeats - 1
         columns = column_set(problem, prompt_times(problem, rows))
         return columns, Goal(0, 1, num_stages=count), beats
     columns = column_set(problem, decode_times(problem, -(-ask.slots // count)))

@@ -181,7 +181,7 @@ def _of_cuts(
                    for stage in stages for rank, name in enumerate(stage[0].devices))  # fmt: skip
         if room >= 0:
             shape = Candidate(lineup, ends, tiles, head, homes)
-            yield Judged(shape, search.value(len(lineup), times, hops), room)
+            yield Judged(shape, search.value(lineup, times, hops), room)
 
 
 @pytest.mark.parametrize("objective", ["latency", "prefill", "throughput"])

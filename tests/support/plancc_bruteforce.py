@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 from plancc_bruteforce_bytes import Group, Role
 from plancc_bruteforce_shapes import is_led_by_name, legal_cuts, lineups, tile_runs
-from plancc_bruteforce_sums import Sums
+from plancc_bruteforce_sums import Sums, num_beats, turns
 
 from plancc.ir.ask import Ask
 from plancc.ir.manifest import ModelShape
@@ -156,7 +156,7 @@ class Search:
             room = self._room(lineup, chosen, sums)
             if room < 0:
                 continue
-            judged = Judged(shape, self.value(len(lineup), times, hops), room)
+            judged = Judged(shape, self.value(lineup, times, hops), room)
             if kind not in self.found or judged.order() < self.found[kind].order():
                 self.found[kind] = judged
 
@@ -181,7 +181,7 @@ class Search:
         for end in self._ends(cuts[-1], stage, count):
             for option in self.options(lineup[stage], cuts[-1], end, roles[stage]):
                 taken = (*chosen, option)
-                value = self.value(count, [item[0] for item in taken], hops)
+                value = self.value(lineup, [item[0] for item in taken], hops)
                 if kind not in self.found or value <= self.found[kind].value:
                     yield from self._chains(lineup, roles, (*cuts, end), taken, hops, kind)
 
@@ -233,16 +233,14 @@ class Search:
         forth = [sums.hop(*pair) for pair in pairwise(lineup)]
         return [*forth, sums.back(lineup[-1], lineup[0], head == "first")]
 
-    def value(self, num_stages: int, stages: list[int], hops: list[int]) -> int:
+    def value(self, lineup: tuple[Group, ...], stages: list[int], hops: list[int]) -> int:
         """The objective, in ns. Of the first stages alone it is a bound from below."""
-        parts = [*stages, *hops]
+        total, worst = sum(stages) + sum(hops), max(*turns(lineup, stages), *hops, 0)
         if self.ask.objective == "prefill":
-            prompt = self.ask.prompt or 1
-            chunks = -(-prompt // min(self.ask.prefill_chunk, prompt))
-            return (chunks + num_stages - 1) * max(parts)
+            return num_beats(self.ask, lineup) * worst
         if self.ask.objective == "throughput":
-            return max(min(self.ask.slots, num_stages) * max(parts), sum(parts))
-        return sum(parts)
+            return max(min(self.ask.slots, len(lineup)) * worst, total)
+        return total
 
 
 def _beats(other: Option, one: Option) -> bool:

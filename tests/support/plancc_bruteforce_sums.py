@@ -21,6 +21,24 @@ TOKEN_BYTES = 64
 Transfer = tuple[str, str, int]
 
 
+def turns(lineup: tuple[Group, ...], stages: list[int]) -> list[int]:
+    """What each device does for one beat, one stage after another where it has several. Of the
+    first stages alone it is what they add to it."""
+    found: list[int] = []
+    for name in {name for group in lineup for name in group.devices}:
+        mine = [time for group, time in zip(lineup, stages, strict=False) if name in group.devices]
+        found.append(sum(mine))
+    return found
+
+
+def num_beats(ask: Ask, lineup: tuple[Group, ...]) -> int:
+    """A beat for each chunk, and one more for each device that the last chunk still has to see."""
+    prompt = ask.prompt or 1
+    rows = min(ask.prefill_chunk, prompt)
+    chunks = (prompt + rows - 1) // rows
+    return chunks - 1 + len({group.devices[0] for group in lineup})
+
+
 class Sums(Bytes):
     """All sums of one question for steps of `rows` rows; a prompt's step if `is_prompt`."""
 
@@ -95,7 +113,7 @@ class Sums(Bytes):
         row = self.topology.link(one, two)
         if row is not None:
             return row.curve().ns(size)
-        return self.read(one, 2 * size) + self._launch(one, 1)
+        return self.read(one, 2 * size) + self._launch(one, 2)
 
     def _named(
         self, sender: Group, target: Group, pairs: tuple[tuple[int, int], ...], size: int

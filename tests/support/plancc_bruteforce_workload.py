@@ -40,8 +40,9 @@ class WorkloadSearch(Search):
         back = tuple(sums.back(lineup[-1], lineup[0], head == "first") for sums in both)
         return [*forth, back]
 
-    def value(self, num_stages: int, stages: list[Any], hops: list[Any]) -> int:
-        """Of the first stages alone a bound from below, as each part is."""
+    def value(self, lineup: tuple[Group, ...], stages: list[Any], hops: list[Any]) -> int:
+        """Of the first stages alone a bound from below, as each part is. No device has several."""
+        num_stages = len(lineup)
         steps, chunks = zip(*stages, *hops, strict=True)
         together = min(self.work.streams, num_stages)
         beats = -(-self.work.prompt // self.chunk) + num_stages - 1

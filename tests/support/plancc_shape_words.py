@@ -53,7 +53,7 @@ def value_of(oracle: BruteForce, shape: Candidate) -> int:
         role = search.role(shape.groups, shape.head, shape.homes, stage)
         what = (group, tiles, (shape.cuts[stage], shape.cuts[stage + 1]), role)
         times.append(search.sums(count).compute(*what) + search.sums(count).exchanged(*what))
-    return search.value(count, times, search.hops(shape.groups, shape.head))
+    return search.value(shape.groups, times, search.hops(shape.groups, shape.head))
 
 
 def placement_of(oracle: BruteForce, shape: Candidate) -> Placement:
