@@ -14,7 +14,7 @@ import hashlib
 import json
 import statistics
 import sys
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +124,12 @@ def hash_of(name: str) -> int:
     return sum((i + 1) * byte for i, byte in enumerate(name.encode()))
 
 
-def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any,
+def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any, chunk: int,
             asked: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
     stages = stages_of(shape, len(manifest.layers))
-    plan = on_cards(
-        group_plan(manifest, stages, context=8448, prefill_chunk=asked.chunk), transport
-    )
+    plan = on_cards(group_plan(manifest, stages, context=8448, prefill_chunk=chunk), transport)
     run = Run(plan, mode)
-    found: dict[str, Any] = {"shape": shape, "mode": mode, "transport": transport}
+    found: dict[str, Any] = {"shape": shape, "mode": mode, "transport": transport, "chunk": chunk}
     run.answer(64, 200)  # compiles, and records graphs of every length that follows
     for prompt in asked.prompts:
         run.answer(prompt, 4)
@@ -148,29 +146,31 @@ def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any,
     return found
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shapes", default="1,2,3,tp2,tp4")
     parser.add_argument("--model", choices=sorted(MODELS), default="llama-8b")
-    parser.add_argument("--chunk", type=int, default=512)
+    parser.add_argument("--chunks", type=_numbers, default=[512])
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--modes", default="OneCard:p2p")
-    parser.add_argument("--prompts", type=lambda text: list(map(int, text.split(","))),
-                        default=[64])  # fmt: skip
+    parser.add_argument("--prompts", type=_numbers, default=[64])
     asked = parser.parse_args()
     shape = read_architecture(MODELS[asked.model], where="config.json", name=asked.model,
                               tied=None).shape  # fmt: skip
     manifest = ModelManifest.model_validate(shape.model_dump() | {"format": "plancc.model/1"})
     rows = []
-    for name in asked.shapes.split(","):
-        for mode in asked.modes.split(","):
-            try:
-                rows.append(measure(manifest, name, *mode.split(":"), asked))
-            except Exception as error:  # the other shapes are worth knowing
-                rows.append({"shape": name, "mode": mode, "error": repr(error)[:300]})
-            print(rows[-1], file=sys.stderr, flush=True)
-            gc.collect()
-            torch.cuda.empty_cache()
+    for name, mode, chunk in product(asked.shapes.split(","), asked.modes.split(","), asked.chunks):
+        try:
+            rows.append(measure(manifest, name, *mode.split(":"), chunk, asked))
+        except Exception as error:  # the other shapes are worth knowing
+            rows.append({"shape": name, "mode": mode, "error": repr(error)[:300]})
+        print(rows[-1], file=sys.stderr, flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
     print(json.dumps({"bench": "plans_gpu", "device": torch.cuda.get_device_name(),
                       "torch": torch.__version__, "model": asked.model, "commit": commit(),
                       "rows": rows}))  # fmt: skip

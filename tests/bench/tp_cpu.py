@@ -112,7 +112,7 @@ def _bench(plan: Path, folder: Path, tokens: int) -> dict[str, Any]:
 def _summary(plan: Path, runs: list[dict[str, Any]]) -> dict[str, Any]:
     stages = json.loads(plan.read_text())["stages"]
     rates = [run["decode"]["tokens_per_s"] for run in runs]
-    exchanges = [max(stage["exchange_ms"] for stage in run["stages"]) for run in runs]
+    exchanges = [max(stage["exchange_ms"] or 0 for stage in run["stages"]) for run in runs]
     return {
         "shape": "; ".join(
             f"{stage['layers'][0]}..{stage['layers'][1] - 1} {stage['mixer']} "
