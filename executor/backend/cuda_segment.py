@@ -16,6 +16,7 @@ from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu.attention import attention
+from plancc.kernels.gpu.card import Card, card_of
 from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
@@ -100,24 +101,24 @@ class Segments:
     def launch_role(self, role: str, run: Run, index: int, num_rows: int) -> None:
         """The kernel of decode rows that reads one matrix of a layer, or the head's."""
         rows, w, eps = self._rows(index, num_rows), self._by_layer[index], self._eps
-        hidden, width = self.model.hidden_size, self._itemsize
+        hidden, width, card = self.model.hidden_size, self._itemsize, self._card
         match role:
             case "qkv":
                 linear(rows.gained, rows.squares, w["qkv"], w.get("qkv_bias"), rows.qkv, eps=eps,
-                       tiling=tiling(role, width, num_rows, hidden))  # fmt: skip
+                       tiling=tiling(role, width, num_rows, hidden, card))  # fmt: skip
             case "o":
                 size = rows.attended.shape[1]
-                how = tiling(role, width, num_rows, size)
+                how = tiling(role, width, num_rows, size, card)
                 self._join(self._normed(run, rows, "decode"), rows.attended, w["output"],
                            w.get("output_bias"), w["mlp_norm"], how,
                            tile_bounds(size, 1, how.pieces), 1)  # fmt: skip
             case "gate_up":
                 rows = self._normed(run, rows, "decode")
                 gate_up(rows.gained, rows.squares, w["gate_up"], rows.activated, eps=eps,
-                        tiling=tiling(role, width, num_rows, hidden))  # fmt: skip
+                        tiling=tiling(role, width, num_rows, hidden, card))  # fmt: skip
             case "down":
                 bounds, group = tiles_of(self.model.layers[index])
-                how = tiling(role, width, num_rows, bounds[1])
+                how = tiling(role, width, num_rows, bounds[1], card)
                 if self.exchange:
                     self.exchange.decode(
                         rows.activated, w["down"], how, bounds, group,
@@ -189,7 +190,8 @@ class Segments:
         head = buffers["head"] if "head" in buffers else buffers["embedding"]
         linear(s["gained"][:num_rows], s["squares"][:num_rows], head, None,
                s["logits"][:num_rows], eps=self._eps,
-               tiling=tiling("head", self._itemsize, num_rows, self.model.hidden_size))  # fmt: skip
+               tiling=tiling("head", self._itemsize, num_rows, self.model.hidden_size,
+                             self._card))  # fmt: skip
 
     @property
     def _eps(self) -> float:
@@ -199,6 +201,10 @@ class Segments:
     @property
     def _itemsize(self) -> int:
         return self.scratch["hidden"].element_size()
+
+    @cached_property
+    def _card(self) -> Card:
+        return card_of(self.scratch["hidden"].device)
 
     @cached_property
     def _by_layer(self) -> dict[int, dict[str, Tensor]]:

@@ -1,10 +1,10 @@
 """How kernels of a step follow each other without a gap.
 
-A kernel is launched while the one before it still runs (programmatic dependent launch): it asks for
-its first weights, waits until everything before it is complete and visible, then reads and writes
-activations. Every program waits. Before that it may read what no kernel of the step's segment
-writes (weights, where a row stands), and what was there before the kernel before the last: a
-product lets the next kernel start only after it has waited itself.
+On a card that can do so a kernel is launched while the one before it still runs (programmatic
+dependent launch): it asks for its first weights, waits until everything before it is complete and
+visible, then reads and writes activations. Every program waits. Before that it may read what no
+kernel of the step's segment writes (weights, where a row stands), and what was there before the
+kernel before the last: a product lets the next kernel start only after it has waited itself.
 """
 
 import os
@@ -14,12 +14,10 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
+from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.jit import kernel
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-OVERLAPS = not IS_INTERPRETED
-"""Whether kernels overlap; the constexpr argument OVERLAP of each. The interpreter knows no such
-thing, and runs programs one after the other."""
 _INTERPRETED = tl.constexpr(IS_INTERPRETED)
 _COMPILED: dict[Any, Any] = {}
 
@@ -30,8 +28,8 @@ def launch(
 ) -> None:  # fmt: skip
     """Run a kernel of this room on the current stream.
 
-    overlaps: it may be launched while the one before still runs. Not where it follows what is no
-    kernel of this stream, such as an event of another.
+    overlaps: it may be launched while the one before still runs, where the card can do so. Not
+    where it follows what is no kernel of this stream, such as an event of another.
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
 
     What was compiled is kept for arguments of the same kinds: to find it by them takes a third of
@@ -40,8 +38,10 @@ def launch(
     if IS_INTERPRETED:
         kernel[grid](*args, OVERLAP=False, **constants)
         return
+    ordinal = torch.cuda.current_device()
+    overlaps = overlaps and card_at(ordinal).can_overlap
     constants["OVERLAP"] = overlaps
-    key = (kernel, torch.cuda.current_device(), warps, stages, *constants.items(),
+    key = (kernel, ordinal, warps, stages, *constants.items(),
            *map(_kind, args))  # fmt: skip
     if (compiled := _COMPILED.get(key)) is not None:
         values = [constants[name] for name in kernel.arg_names[len(args) :]]
@@ -49,6 +49,12 @@ def launch(
         return
     _COMPILED[key] = kernel[grid](*args, num_warps=warps, num_stages=stages, launch_pdl=overlaps,
                                   enable_fp_fusion=False, **constants)  # fmt: skip
+
+
+def can_overlap() -> bool:
+    """Whether kernels of the current device overlap. The interpreter knows no such thing, and runs
+    programs one after the other."""
+    return not IS_INTERPRETED and card_at(torch.cuda.current_device()).can_overlap
 
 
 def _kind(argument: Any) -> Any:

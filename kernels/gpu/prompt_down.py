@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.prompt_tilings import down_tiling
 from plancc.kernels.gpu.prompt_tree import prompt_tree
 
@@ -19,8 +20,9 @@ def prompt_down(
     waiting: float32, scratch for sums of tiles, what is in it does not matter; the more, the more
     programs run (prompt_tilings.waiting_size). None where the model's numbers are float32.
     """
-    prompt_tree(x, w, None, residual, residual, bounds=bounds, group=group,
-                tiling=down_tiling(x.element_size()), waiting=waiting)  # fmt: skip
+    how = down_tiling(x.element_size(), card_of(x.device))
+    prompt_tree(x, w, None, residual, residual, bounds=bounds, group=group, tiling=how,
+                waiting=waiting)  # fmt: skip
 
 
 def prompt_partials(
@@ -34,7 +36,8 @@ def prompt_partials(
     first, end = roots[0][0], roots[-1][1]
     columns = bounds[end] - bounds[first]
     assert w.shape[1] == columns, f"{w.shape[1]} columns for tiles [{first}, {end})"
+    how = down_tiling(x.element_size(), card_of(x.device))
     for number, root in enumerate(roots):
         at = slice(bounds[root[0]] - bounds[first], bounds[root[1]] - bounds[first])
         prompt_tree(x[:, at], w[:, at], None, None, out[:, number], bounds=bounds, group=group,
-                    tiling=down_tiling(x.element_size()), waiting=waiting, node=root)  # fmt: skip
+                    tiling=how, waiting=waiting, node=root)  # fmt: skip

@@ -9,6 +9,7 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.mlp import silu
@@ -54,7 +55,8 @@ def prompt_gate_up(
 ) -> None:
     """out [rows, N] = silu(x gate) * (x up), rounded; w [2 N, K]: gate, then up. All contiguous."""
     n, k = w.shape[0] // 2, w.shape[1]
-    tiling = fitting(tiling or gate_up_tiling(x.element_size()), x, w, k, is_even=True)
+    tiling = tiling or gate_up_tiling(x.element_size(), card_of(x.device))
+    tiling = fitting(tiling, x, w, k, is_even=True)
     blocks = -(-x.shape[0] // tiling.block_m) * -(-n // tiling.block_n)
     xs, ws = sources(x, w, tiling)
     launch(_gate_up, (programs_of(tiling, blocks, x.device),), xs, ws, out, x.shape[0], N=n, K=k,

@@ -11,10 +11,11 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.prompt_blocks import load_k, place
-from plancc.kernels.gpu.prompt_tilings import MANY, MANY_JOINED, MANY_ROWS, is_copied
+from plancc.kernels.gpu.prompt_tilings import is_copied, many_tiling, plain_tiling
 from plancc.kernels.gpu.prompt_tree import prompt_tree
 
 _HEIGHT = tl.constexpr(8)
@@ -54,9 +55,8 @@ def prompt_linear(
 
     All contiguous. Many rows take larger blocks, where those can be copied, with the same bits.
     """
-    many = MANY_JOINED if before is not None else MANY
-    is_large = x.shape[0] >= MANY_ROWS and x.element_size() < 4
-    if not (is_large and w.shape[1] % many.block_k == 0 and is_copied(x, w)):
+    many = many_tiling(x.element_size(), card_of(x.device), x.shape[0], joins=before is not None)
+    if many is None or w.shape[1] % many.block_k or not is_copied(x, w):
         few_rows_linear(x, w, bias, before, out)
         return
     prompt_tree(x, w, bias, before, out, bounds=(0, w.shape[1]), group=1, tiling=many, waiting=None)
@@ -67,10 +67,23 @@ def few_rows_linear(
     out: torch.Tensor,
 ) -> None:  # fmt: skip
     """As prompt_linear, a program for every block, whatever the rows; out may be float32 too."""
-    (n, k), is_wide = w.shape, x.element_size() == 4
-    block_m, block_n, block_k = (32, 32, 32) if is_wide else (128, 128 if before is not None
-                                                              else 256, 64)  # fmt: skip
-    programs = -(-x.shape[0] // block_m) * -(-n // block_n)
-    launch(_linear, (programs,), x, w, bias, before, out, x.shape[0], N=n, K=k, BLOCK_M=block_m,
-           BLOCK_N=block_n, BLOCK_K=block_k, warps=4 if is_wide else 8,
-           stages=2 if is_wide else 4)  # fmt: skip
+    n, k = w.shape
+    how = plain_tiling(x.element_size(), card_of(x.device), joins=before is not None)
+    programs = -(-x.shape[0] // how.block_m) * -(-n // how.block_n)
+    launch(
+        _linear,
+        (programs,),
+        x,
+        w,
+        bias,
+        before,
+        out,
+        x.shape[0],
+        N=n,
+        K=k,
+        BLOCK_M=how.block_m,
+        BLOCK_N=how.block_n,
+        BLOCK_K=how.block_k,
+        warps=how.warps,
+        stages=how.stages,
+    )

@@ -1,15 +1,16 @@
 """How prompt products are cut into programs: one place for all choices.
 
-Chosen by measurement on one H200 (tests/bench/prefill_gpu.py); another device has the same bits.
+Chosen by measurement on one H200 (tests/bench/prefill_gpu.py); for a card with less room, so that
+they fit it and its registers, which hold operands where tensor cores do not read shared memory.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from plancc.kernels.gpu.card import Card, card_of
 from plancc.kernels.gpu.tree import MAX_LEVELS
 
 ALL_HELD = MAX_LEVELS
@@ -41,18 +42,44 @@ class PromptTiling:
 
 MANY = PromptTiling(128, 256, 64, warps=8, stages=4)
 MANY_JOINED = PromptTiling(256, 128, 64, warps=8, stages=4)
+_PLAIN = replace(MANY, copies=False)
+_PLAIN_JOINED = PromptTiling(128, 128, 64, warps=8, stages=4, copies=False)
 _DOWN = PromptTiling(128, 128, 128, warps=8, stages=3, held=2)
 _GATE_UP = PromptTiling(128, 128, 64, warps=8, stages=4)
 _EXACT = PromptTiling(32, 32, 32, warps=4, stages=2, held=ALL_HELD, copies=False, programs=16)
+_DOWN_BY_ROOM = {
+    "large": _DOWN,
+    "middle": PromptTiling(128, 128, 64, warps=16, stages=4, held=2, copies=False),
+    "small": PromptTiling(128, 128, 64, warps=16, stages=4, held=2, copies=False),
+}
+_GATE_UP_BY_ROOM = {
+    "large": _GATE_UP,
+    "middle": replace(_GATE_UP, copies=False),
+    "small": replace(_GATE_UP, stages=3, copies=False),
+}
 
 
-def down_tiling(itemsize: int) -> PromptTiling:
+def down_tiling(itemsize: int, card: Card) -> PromptTiling:
     """Of models whose numbers have so many bytes; float32 products are no tensor-core ones."""
-    return _EXACT if itemsize == 4 else _DOWN
+    return _EXACT if itemsize == 4 else _DOWN_BY_ROOM[card.room]
 
 
-def gate_up_tiling(itemsize: int) -> PromptTiling:
-    return _EXACT if itemsize == 4 else _GATE_UP
+def gate_up_tiling(itemsize: int, card: Card) -> PromptTiling:
+    return _EXACT if itemsize == 4 else _GATE_UP_BY_ROOM[card.room]
+
+
+def plain_tiling(itemsize: int, card: Card, *, joins: bool) -> PromptTiling:
+    """Of q, k, v and the output projection, loaded by pointers."""
+    if itemsize == 4:
+        return _EXACT
+    return _PLAIN_JOINED if joins or card.room == "small" else _PLAIN
+
+
+def many_tiling(itemsize: int, card: Card, num_rows: int, *, joins: bool) -> PromptTiling | None:
+    """The same of many rows, where they have larger blocks, by the copy engine."""
+    if num_rows < MANY_ROWS or itemsize == 4 or card.room != "large":
+        return None
+    return MANY_JOINED if joins else MANY
 
 
 def waiting_slots(tiling: PromptTiling, tiles: int) -> int:
@@ -69,13 +96,7 @@ def programs_of(tiling: PromptTiling, blocks: int, device: torch.device) -> int:
     """How many programs walk so many output blocks; in the interpreter two, one after the other."""
     if device.type == "cpu":
         return min(blocks, 2)
-    return min(blocks, _multiprocessors(device) * tiling.programs)
-
-
-@cache
-def _multiprocessors(device: torch.device) -> int:
-    count: int = torch.cuda.get_device_properties(device).multi_processor_count
-    return count
+    return min(blocks, card_of(device).multiprocessors * tiling.programs)
 
 
 def fitting(
@@ -84,6 +105,7 @@ def fitting(
     """The tiling for rows of x and w and spans of at most `span` columns, all alike if is_even."""
     block_k = min(tiling.block_k, max(32, span & -span))
     copies = tiling.copies and is_even and span % block_k == 0 and is_copied(x, w)
+    copies = copies and card_of(x.device).can_copy
     return replace(tiling, block_k=block_k, copies=copies)
 
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry, kernel
-from plancc.kernels.gpu.launch import OVERLAPS, launch, let_next_start
+from plancc.kernels.gpu.launch import can_overlap, launch, let_next_start
 from plancc.kernels.gpu.norm import CHUNK, write_residual
 from plancc.kernels.gpu.tree import push_tile
 
@@ -100,7 +100,7 @@ def add_roots(
         _add_roots, (-(-n // width), -(-num_rows // height)), *padded, residual, gained, squares,
         gain, num_rows, N=n, ROOTS=len(ranks), RANKS=ranks, PLACES=places, COUNTS=sizes,
         MERGES=tuple(merges), LEVELS=_levels(merges), ROWS=height, WIDTH=width,
-        NEXT=OVERLAPS, warps=4, overlaps=False,
+        NEXT=can_overlap(), warps=4, overlaps=False,
     )  # fmt: skip
 
 

@@ -1,13 +1,16 @@
-"""How decode products are cut into programs: by role and shape, never by the number of rows.
+"""How decode products are cut into programs: by card, role and shape.
 
-Chosen by measurement on one H200 (plans/measured/2026-11-29-h200-kernels.md); another device runs
-them too, with the same bits.
+Never by the number of rows. Chosen by measurement on one H200
+(plans/measured/2026-11-29-h200-kernels.md); for a card with less room, so that they fit it.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+from plancc.kernels.gpu.card import Card
+
 MAX_ROWS = 64
+_FP32 = 4
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,30 @@ _FAST = {
     "down": Tiling(64, 128, wide=True, warps=4, stages=6, early=24, pieces=2),
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
+_SMALL = _FAST | {"gate_up": Tiling(64, 64, wide=True, warps=4, stages=6)}
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
 
 
-def tiling(role: str, itemsize: int, num_rows: int, span: int) -> Tiling:
+def tiling(role: str, itemsize: int, num_rows: int, span: int, card: Card) -> Tiling:
     """Of a role in a model whose numbers have itemsize bytes; span: K, or a tile's columns.
 
     More rows want more room a stage, so there are fewer stages: what is summed, and in which
-    order, is the same.
+    order, is the same. It is not on a card with less room, which takes smaller blocks.
     """
-    found = _FAST[role] if itemsize < 4 else replace(_EXACT, pieces=_FAST[role].pieces)
+    roles = _SMALL if card.room == "small" else _FAST
+    found = roles[role] if itemsize < 4 else replace(_EXACT, pieces=_FAST[role].pieces)
     whole = span & -span  # the largest power of two that divides it
     found = replace(found, block_k=min(found.block_k, max(32, whole)))
-    most = {16: found.stages, 32: 5, 64: 4}[padded_rows(num_rows)]
-    return replace(found, stages=min(found.stages, most))
+    rows = padded_rows(num_rows)
+    most = {16: found.stages, 32: 5, 64: 4}[rows]
+    fit = _fitting_stages(found, 2 if role == "gate_up" else 1, itemsize, rows, span, card)
+    return replace(found, stages=min(found.stages, most, fit))
+
+
+def _fitting_stages(
+    tiling: Tiling, matrices: int, itemsize: int, rows: int, span: int, card: Card
+) -> int:
+    """How many stages have room, beside sums of squares or finished sums on their way out."""
+    other_bytes = max(rows * power_of_two(span) // 64, rows * tiling.block_n * _FP32)
+    stage_bytes = (matrices * tiling.block_n + rows) * tiling.block_k * itemsize
+    return (card.shared_bytes - other_bytes) // stage_bytes + card.spare_stages

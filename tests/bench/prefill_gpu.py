@@ -28,6 +28,7 @@ import triton
 from plancc_gpu_cases import tiles_alone
 
 from plancc.ir.tiles import tile_bounds
+from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
 from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
@@ -49,7 +50,7 @@ SHAPES = {"down": (4096, 14336), "gate_up": (14336, 4096), "qkv": (6144, 4096), 
 ODD = {"down": (1000, 16 * 96), "gate_up": (1000, 416), "qkv": (1000, 416), "o": (1000, 416)}
 ODD_ROWS = 333
 REFERENCES = ("down/by definition", "gate_up/narrow pointers", "qkv/few rows", "o/few rows")
-DOWN, GATE_UP = down_tiling(2), gate_up_tiling(2)
+DOWN, GATE_UP = down_tiling(2, card_at(0)), gate_up_tiling(2, card_at(0))
 STACK = PromptTiling(128, 64, 128, 8, 3, held=ALL_HELD, copies=False, programs=4)
 PAIR = PromptTiling(128, 128, 64, 4, 3, programs=2)
 

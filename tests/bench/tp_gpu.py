@@ -20,6 +20,7 @@ import torch
 from plancc_gpu_cases import Maker, waiting_room
 from plancc_gpu_groups import Cut
 
+from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.partials import partials
@@ -67,7 +68,7 @@ class Bench:
         self.whole = [normal(HIDDEN, INNER) for _ in range(LAYERS)]
 
     def decode(self, cut: Cut) -> dict[str, Any]:
-        how = tiling("down", 2, self.rows, cut.bounds[1])
+        how = tiling("down", 2, self.rows, cut.bounds[1], card_at(0))
         room = {"tiling": how, "counters": self.counters, "bounds": cut.bounds, "group": 1}
         found: dict[str, Any] = {"one device": median_us(lambda layer: join(
             self.x, self.whole[layer], None, self.residual, self.gained, self.squares, self.gain,
@@ -87,7 +88,7 @@ class Bench:
 
     def gate_up(self, cut: Cut) -> dict[str, float]:
         found = {}
-        how = tiling("gate_up", 2, self.rows, HIDDEN)
+        how = tiling("gate_up", 2, self.rows, HIDDEN, card_at(0))
         for share in {(0, TILES): None, **dict.fromkeys(cut.shares)}:
             width = cut.bounds[share[1]] - cut.bounds[share[0]]
             matrices = [normal(2 * width, HIDDEN) for _ in range(LAYERS)]

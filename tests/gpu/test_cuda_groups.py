@@ -19,6 +19,7 @@ from plancc_group_plans import group_plan, stage
 from plancc_local_run import LocalRun
 from plancc_plans import manifest_of
 
+from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.tilings import tiling
 
 pytestmark = pytest.mark.gpu
@@ -42,7 +43,7 @@ _SUM = 3e-5  # tensor cores cut bits off where they add
 def test_roots_of_any_shares_add_to_the_bits_of_one_device(name: str, dtype: str) -> None:
     cut, make = CUTS[name], Maker(DTYPES[dtype], "cuda")
     for rows in (1, 17, 33, 64):
-        how = tiling("down", make.dtype.itemsize, rows, cut.bounds[1])
+        how = tiling("down", make.dtype.itemsize, rows, cut.bounds[1], card_at(0))
         found = run_decode(make, rows, cut, how)
         assert found.unequal() == [], rows
         assert error(found.group["residual"], found.residual) < 2 * TOLERANCE[dtype]

@@ -27,6 +27,7 @@ from plancc_gpu_cases import (
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu import reference
+from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
 from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
@@ -43,13 +44,14 @@ LLAMA_8B, SMOLLM2 = (4096, 14336, 6144), (576, 1536, 960)
 def test_decode_products_are_near(rows: int, dtype: str, sizes: tuple[int, int, int]) -> None:
     hidden, inner, qkv = sizes
     make, most = Maker(DTYPES[dtype], "cuda"), 2 * TOLERANCE[dtype]
-    size = make.dtype.itemsize
-    out, ref = run_linear(make, rows, qkv, hidden, tiling("qkv", size, rows, hidden), has_bias=True)
+    size, card = make.dtype.itemsize, card_at(0)
+    out, ref = run_linear(make, rows, qkv, hidden, tiling("qkv", size, rows, hidden, card),
+                          has_bias=True)  # fmt: skip
     assert error(out, ref) < most
-    out, ref = run_gate_up(make, rows, inner, hidden, tiling("gate_up", size, rows, hidden))
+    out, ref = run_gate_up(make, rows, inner, hidden, tiling("gate_up", size, rows, hidden, card))
     assert error(out, ref) < most
-    found, ref, _ = run_join(make, rows, hidden, inner, 16, tiling("down", size, rows, inner // 16),
-                             steps=2)  # fmt: skip
+    found, ref, _ = run_join(make, rows, hidden, inner, 16,
+                             tiling("down", size, rows, inner // 16, card), steps=2)  # fmt: skip
     assert error(found["residual"], ref) < most
 
 
@@ -135,7 +137,7 @@ def test_gate_and_up_have_the_same_bits_in_other_blocks(n: int, k: int, dtype: s
     outs = [make.poisoned(1000, n) for _ in range(4)]
     narrow = PromptTiling(128, 64, 64, warps=4, stages=3, copies=False, programs=2)
     prompt_gate_up(x, w, outs[0])
-    prompt_gate_up(x, w, outs[1], tiling=replace(gate_up_tiling(2), copies=False))
+    prompt_gate_up(x, w, outs[1], tiling=replace(gate_up_tiling(2, card_at(0)), copies=False))
     prompt_gate_up(x, w, outs[2], tiling=narrow)
     prompt_gate_up(x[:130], w, outs[3][:130])
     assert torch.equal(outs[0], outs[1])

@@ -12,7 +12,8 @@ from plancc_gpu_cases import DTYPES, Maker, error, tiles_alone, tree_of
 
 from plancc.ir import waiting
 from plancc.ir.tiles import MAX_TILES, split_point, tile_bounds
-from plancc.kernels.gpu import prompt_linear, reference
+from plancc.kernels.gpu import prompt_linear, prompt_tilings, reference
+from plancc.kernels.gpu.card import HOPPER
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
@@ -62,7 +63,7 @@ def test_there_is_a_slot_for_every_sum_that_waits(held: int) -> None:
 
 def test_a_plan_counts_the_memory_that_sums_wait_in() -> None:
     for itemsize in (2, 4):
-        tiling, n = down_tiling(itemsize), 4096
+        tiling, n = down_tiling(itemsize, HOPPER), 4096
         for tiles in range(1, MAX_TILES + 1):
             for rows, programs in ((1, 32), (129, 64), (4096, waiting.PROGRAMS)):
                 counted = waiting.waiting_bytes(tiles, rows, n, itemsize)
@@ -137,7 +138,7 @@ def test_what_the_copy_engine_can_not_reach_is_loaded_otherwise() -> None:
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_many_rows_take_larger_blocks(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_linear, "MANY_ROWS", 6)
+    monkeypatch.setattr(prompt_tilings, "MANY_ROWS", 6)
     monkeypatch.setattr(prompt_linear, "few_rows_linear", None)
     make = Maker(torch.float16)
     x, w, bias, out = make.normal(6, 64), make.weights(40, 64), make.normal(40), make.normal(6, 40)
