@@ -41,7 +41,10 @@ def _shared_problems(plan: Plan) -> Iterator[str]:
 
 
 def _host_problems(where: str, stage: Stage, topology: Topology) -> Iterator[str]:
-    """A group crosses hosts only where exactly its devices were measured together."""
+    """Devices of one kind; across hosts only where exactly they were measured together."""
+    kinds = sorted({device.kind for device in _devices(stage, topology)})
+    if len(kinds) > 1:
+        yield f"{where}: a group is of one kind of device, found {', '.join(kinds)}"
     hosts = sorted({device.host for device in _devices(stage, topology)})
     if len(hosts) > 1 and topology.exchange([rank.device for rank in stage.ranks]) is None:
         yield (

@@ -1,7 +1,8 @@
 """The driver's side of a run: requests become steps, logits become tokens.
 
-Where the driver's device can draw a request's tokens by itself, a step is begun before the token
-that it starts with has come to the host; else the host draws each token from the logits.
+Where all ranks are in this process and the driver's device can draw a request's tokens by itself, a
+step is begun before the token that it starts with has come to the host; else the host draws each
+token from the logits.
 """
 
 import hashlib
@@ -96,20 +97,38 @@ class Engine:
     def _tokens(self, request: Request, slot: int) -> Iterator[Sampled]:
         """Without end: whoever asks knows when to stop."""
         position = len(request.prompt_ids)
-        drawn = self._draw() if _may_be_ahead(request) else None
-        while drawn is None:
+        is_ahead = self._ranks.are_all_here and _may_be_ahead(request)
+        if is_ahead and (drawn := self._draw()) is not None:
+            yield from self._tokens_ahead(request, slot, drawn)
+        while True:
             sampled = self._sample(request, position)
             yield sampled
             self._decode(slot, position, (sampled.token,), None, request)
             position += 1
+
+    def _tokens_ahead(self, request: Request, slot: int, drawn: Drawn) -> Iterator[Sampled]:
+        """A step is begun before the token that it starts with is here; the very first token is
+        told before anything else is begun. Raises NonFinite when every rank holds that step's
+        rows, so that it can say whose were not."""
+        position = len(request.prompt_ids)
+        told = _sampled(request, drawn, position)
+        yield told
+        following = self._next(slot, position, drawn, request)
         while True:
-            last, following = drawn, None
-            if self._goes_on(request, position):
-                self._decode(slot, position, (), last, request)
-                following = self._draw()
-            yield _sampled(request, last, position)
-            assert following is not None
             drawn, position = following, position + 1
+            if self._goes_on(request, position):
+                following = self._next(slot, position, drawn, request)
+            if min(drawn.ids()) < 0:
+                self._decode(slot, position - 1, (told.token,), None, request)
+            told = _sampled(request, drawn, position)
+            yield told
+
+    def _next(self, slot: int, position: int, drawn: Drawn, request: Request) -> Drawn:
+        """Begin the step that a drawn token starts, and draw the one after it."""
+        self._decode(slot, position, (), drawn, request)
+        following = self._draw()
+        assert following is not None, "a device that draws once draws always"
+        return following
 
     def _goes_on(self, request: Request, position: int) -> bool:
         """Whether a token may follow that of the position."""

@@ -1,7 +1,8 @@
 """Links between ranks of one process, and what every kind of link promises.
 
-A rank sends into an Outlet and takes from an Inlet. Rows are copied into one of the link's slots
-at once, so a sender may overwrite its own; the receiver's view of a slot is good until `free`.
+A rank sends into an Outlet and takes from an Inlet. Rows are copied into one of the link's slots,
+so a sender may overwrite its own (but for rows sent in place, see backend/api.py); the receiver's
+view of a slot is good until `free`.
 Steps are read as they are taken and hold no slot.
 """
 

@@ -78,7 +78,9 @@ def link_up(
         )
         for item in opened
     ]
-    return LocalRanks(ranks, pulse, news, _recorder(plan, opened, ends))
+    recorder = _recorder(plan, opened, ends)
+    all_here = len(opened) == len(seats_of(plan))
+    return LocalRanks(ranks, pulse, news, recorder, are_all_here=all_here)
 
 
 def _recorder(plan: Plan, opened: tuple[OpenSeat, ...], ends: LinkEnds) -> Recorder | None:

@@ -177,7 +177,7 @@ class Rank:
                 self._begin(message)
                 flight.step = message
                 if flight.is_decode:
-                    self.times.mark_received((link,), self._now(flight))
+                    self.times.mark_received((link,), self._now_of_news())
                 return True
             self.report(message)
             inlet.expect(0)
@@ -189,6 +189,10 @@ class Rank:
         assert flight.step is not None
         is_wanted = self.model.stamps_are_free or flight.step.is_timed
         return self.model.now() if is_wanted else None
+
+    def _now_of_news(self) -> Stamp | None:
+        """News is the host's: a device has nothing to say of when it came."""
+        return self.model.now() if self.model.stamps_are_free else None
 
     def _run(self, flight: Flight, item: Run) -> None:
         assert flight.step is not None
@@ -229,9 +233,11 @@ class Rank:
         outlet = self.outlets[link]
         if not outlet.can_send():
             return False
+        is_news = link in self.step_links
         if flight.is_decode:
-            self.times.mark_sent((link,), self._now(flight))
-        if link in self.step_links:
+            now = self._now_of_news() if is_news else self._now(flight)
+            self.times.mark_sent((link,), now)
+        if is_news:
             outlet.send_message(flight.step)
             return True
         assert flight.rows is not None

@@ -25,10 +25,13 @@ class LocalRanks:
         pulse: Pulse,
         news: threading.Event,
         recorder: Recorder | None = None,
+        *,
+        are_all_here: bool = True,
     ) -> None:
         self.ranks = tuple(ranks)
         self.driver = next((rank for rank in self.ranks if rank.seat.is_driver), None)
         self._pulse, self._news, self._recorder = pulse, news, recorder
+        self.are_all_here = are_all_here  # of the plan
         self._stamps: dict[Hashable, list[RankTimes]] = {}
         self._launches = 0
 

@@ -99,12 +99,14 @@ def _sizes(problem: Problem) -> range:
 
 
 def _may_join(problem: Problem, seats: tuple[int, ...]) -> bool:
-    """One host or a measured exchange; more than a few only if equal; equals by name, no gap."""
+    """One kind; one host or a measured exchange; more than a few only if equal; equals by name."""
     classes = [problem.seat_classes[seat] for seat in seats]
     if len(seats) > MOST_RANKS and len(set(classes)) > 1:
         return False
     if not _classes_have_no_gap(problem, seats):
         return False
+    if len({problem.devices[seat].kind for seat in seats}) > 1:
+        return False  # kinds sum in different ways: the group would not have one device's bits
     hosts = {problem.devices[seat].host for seat in seats}
     names = tuple(problem.seats[seat] for seat in seats)
     return len(hosts) == 1 or problem.topology.exchange(names) is not None

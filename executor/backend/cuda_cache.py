@@ -18,6 +18,7 @@ from plancc.ir.plan import Runtime
 from plancc.ir.sizes import kv_pool_rows, kv_rows_per_slot
 
 _NO_PAGE = -1
+_DIGEST_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class DeviceCache:
         rows = pages * self.page_tokens + index % self.page_tokens
         found = hashlib.sha256()
         for plane in (cache.keys, cache.values):
-            found.update(plane[rows].contiguous().view(torch.uint8).cpu().numpy().data)
+            for at in range(0, len(rows), _DIGEST_ROWS):  # a plan may have filled the device
+                some = rows[at : at + _DIGEST_ROWS]
+                found.update(plane[some].contiguous().view(torch.uint8).cpu().numpy().data)
         return found.hexdigest()
 
 

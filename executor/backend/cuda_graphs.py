@@ -50,7 +50,7 @@ class StepGraphs:
 
     def _record(self, key: _Key, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The step's results are those of the first time; the second only fills the graph."""
-        with self._plainly():
+        with self._plainly(), self._main.on_stream():
             logits = launch()  # compiles what is new
             self._rest()
             graph = torch.cuda.CUDAGraph()
@@ -84,9 +84,11 @@ class StepGraphs:
         """No rank makes graphs of its own."""
         for rank in self._ranks:
             rank.is_recorded = True
-        yield
-        for rank in self._ranks:
-            rank.is_recorded = False
+        try:
+            yield
+        finally:
+            for rank in self._ranks:
+                rank.is_recorded = False
 
     def _rest(self) -> None:
         """Nothing is under way, and no event of before is waited for."""

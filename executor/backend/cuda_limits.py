@@ -55,6 +55,9 @@ def _group_problems(group: Group, model: ModelShape, runtime: Runtime) -> list[s
     found = []
     if len(group.shares) > MAX_RANKS:
         found.append(f"a TP group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
+    if len(runtime.workers) > 1:
+        found.append(f"{len(runtime.workers)} workers: a TP group on cards expects one process for "
+                     f"all devices of the plan (--workers host, one host)")  # fmt: skip
     if group.mixer == "owned":
         found += _owner_problems(model, runtime)
     return found
@@ -67,9 +70,6 @@ def _owner_problems(model: ModelShape, runtime: Runtime) -> list[str]:
     if needed > step_rows(runtime.slots, runtime.prefill_chunk):
         found.append(f"prefill_chunk {runtime.prefill_chunk}: a TP group whose mixers one rank "
                      f"owns expects at least {needed} with {runtime.slots} slots")  # fmt: skip
-    if len(runtime.workers) > 1:
-        found.append(f"{len(runtime.workers)} workers: a TP group whose mixers one rank owns "
-                     f"expects one process (--workers host)")  # fmt: skip
     if model.hidden_size * itemsize % 4:
         found.append(f"hidden_size {model.hidden_size}: a TP group whose mixers one rank owns "
                      f"expects an even one")  # fmt: skip

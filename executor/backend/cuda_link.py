@@ -54,6 +54,11 @@ class CudaLink:
         self._sent = self._taken = self._freed = 0
 
     @property
+    def _has_slots(self) -> bool:
+        """Else rows are read where the source has them, and it knows when they were."""
+        return self._host is not None or self._device is not None
+
+    @property
     def buffer_bytes(self) -> int:
         """On the target's device."""
         return self._device.buffer.nbytes if self._device else 0
@@ -69,7 +74,7 @@ class CudaLink:
         slot, num_rows = self._sent % self._slots, rows.shape[0]
         self._sent += 1
         with self._source.on_stream() as stream:
-            if (freed := self._free[slot]) is not None:
+            if (freed := self._free[slot]) is not None and self._has_slots:
                 stream.wait_event(freed)
             if self._host is not None:
                 there = self._host.at(slot, num_rows)
@@ -130,21 +135,30 @@ def _recorded(stream: Any) -> torch.cuda.Event | None:
 
 
 def _meet(source: "CudaRank", target: "CudaRank") -> None:
-    """Let two devices see each other's memory, and see that what is written arrives."""
+    """Let two devices see each other's memory, and see that what is written, or read, arrives.
+
+    Raises RunFailed where it does not.
+    """
     if source.device == target.device:
         return
-    names = f"{source.device} to {target.device}"
-    if not torch.cuda.can_device_access_peer(source.device, target.device):
-        raise RunFailed(f"{names}: the plan wants p2p, which this machine does not have between "
-                        f"them: {_REMEDY}")  # fmt: skip
+    for reader, owner in ((source, target), (target, source)):
+        if not torch.cuda.can_device_access_peer(reader.device, owner.device):
+            raise RunFailed(f"{reader.device}, {owner.device}: the plan wants p2p, which this "
+                            f"machine does not have between them: {_REMEDY}")  # fmt: skip
     sent = torch.randint(2**31, (_CHECKED_BYTES // 4,), dtype=torch.int32, device=source.device)
-    there = sent.to(target.device)  # torch opens the way as it copies, in either direction
+    there = sent.to(target.device)  # torch opens the ways as it copies
     there.to(source.device)
-    there.zero_()
-    torch.cuda.synchronize(target.device)
-    with source.on_stream():
-        copy_rows(sent, there)
-    source.wait()
-    if not torch.equal(sent.cpu(), there.cpu()):
-        raise RunFailed(f"{names}: p2p is said to work, but what is written does not arrive: "
-                        f"{_REMEDY}")  # fmt: skip
+    for verb, rank in (("written", source), ("read", target)):
+        there.zero_()
+        _settle(source, target)
+        with rank.on_stream():
+            copy_rows(sent, there)
+        _settle(source, target)
+        if not torch.equal(sent.cpu(), there.cpu()):
+            raise RunFailed(f"{source.device} to {target.device}: p2p is said to work, but what is "
+                            f"{verb} does not arrive: {_REMEDY}")  # fmt: skip
+
+
+def _settle(*ranks: "CudaRank") -> None:
+    for rank in ranks:
+        torch.cuda.synchronize(rank.device)

@@ -38,7 +38,7 @@ class Staging:
         self._count += 1
         host, done = self._host[at], self._done[at]
         if done is not None:
-            done.synchronize()  # of four steps ago: done long since
+            done.synchronize()  # of four steps ago: chunks of a long prompt wait here
         length = self._fill(host, step, num_rows)
         self._control[:length].copy_(host[:length], non_blocking=True)
         if isinstance(step.fed, DeviceTokens):

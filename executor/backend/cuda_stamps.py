@@ -24,13 +24,16 @@ class _Base:
 
 @dataclass(frozen=True)
 class EventStamp:
+    """`base` is that of its time; None for a stamp of a graph, which is told after each replay."""
+
     event: torch.cuda.Event
     device: torch.device
+    base: _Base | None
 
     def ns(self) -> int:
         """Waits until the device has come to it. Between devices good to a few microseconds."""
         self.event.synchronize()
-        base = DeviceClock.bases[self.device]
+        base = self.base or DeviceClock.bases[self.device]
         return base.ns + _between_ns(base.event, self.event)
 
     def until_ns(self, later: "EventStamp") -> int:
@@ -55,7 +58,8 @@ class DeviceClock:
                 enable_timing=True, external=is_captured
             )
             event.record(self._stream)
-        return EventStamp(event, self._stream.device)
+        device = self._stream.device
+        return EventStamp(event, device, None if is_captured else self.bases.get(device))
 
     def set(self) -> None:
         """Compare the device's clock with the host's, when the stream has nothing to do: time is

@@ -65,6 +65,7 @@ def enter(
 ) -> None:  # fmt: skip
     """residual [rows, N] = rows of `source`: those of token_ids, or the first ones.
 
+    It follows what came from elsewhere, so it overlaps with nothing before it.
     positions: int32 [rows] on the device, or None for first_position, + 1, ... inv_freq: float64
     [ropes, half]; factors: float64 [ropes]; angles: float32 [ropes, rows or more, 2, half].
     """
@@ -74,5 +75,5 @@ def enter(
         _enter, (num_rows,), source, token_ids, positions, residual, gained, squares, gain,
         inv_freq, factors, angles, angles.stride(0), first_position, N=n,
         WIDTH=max(32, power_of_two(n)), ROPES=ropes, HALF=half,
-        HALF_PAD=power_of_two(max(half, 1)), warps=8,
+        HALF_PAD=power_of_two(max(half, 1)), warps=8, overlaps=False,
     )  # fmt: skip

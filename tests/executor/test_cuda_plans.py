@@ -1,18 +1,23 @@
 """Plans on cards, in Triton's interpreter: the engine, links and draws of a whole run."""
 
 import os
-from dataclasses import replace
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
 import pytest
+import torch
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_gpu_plans import BACKENDS, on_cards
 from plancc_group_plans import group_plan, stage
 from plancc_local_run import Answer, LocalRun
 from plancc_plans import manifest_of
 
+from plancc.executor.failures import NonFinite
+from plancc.executor.step import Step
+from plancc.executor.step_codec import ReportAsk
 from plancc.ir.manifest import ModelManifest
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 
@@ -36,9 +41,10 @@ def manifest(folder: Path) -> ModelManifest:
 def run(manifest: ModelManifest, folder: Path, *cuts: int, **how: str) -> LocalRun:
     """Stages cut at layers; head: first or last; transport of the links."""
     borders = (0, *cuts, 2)
-    stages = [stage((a, b), f"cpu{i}") for i, (a, b) in enumerate(zip(borders, borders[1:]))]
+    stages = [stage((a, b), f"cpu{i}") for i, (a, b) in enumerate(pairwise(borders))]
     plan = group_plan(manifest, stages, head=how.get("head", "last"),  # type: ignore[arg-type]
-                      context=24, prefill_chunk=int(how.get("chunk", "16")))  # fmt: skip
+                      context=int(how.get("context", "24")),
+                      prefill_chunk=int(how.get("chunk", "16")))  # fmt: skip
     plan = on_cards(plan, how.get("transport", "p2p"))  # type: ignore[arg-type]
     return LocalRun(plan, folder, BACKENDS["Interpreted"])
 
@@ -62,9 +68,14 @@ def test_tokens_drawn_on_the_device_are_those_of_the_host(
     found = one.answer(PROMPT, 5, wants_digests=False)
     assert found.tokens == alone.tokens
     assert (found.finish, found.num_tokens, found.kv) == ("length", 9, alone.kv)
-    again = one.answer(PROMPT, 19, wants_digests=False)
-    assert again.tokens[:5] == alone.tokens
-    assert again.num_tokens == 23
+
+
+def test_tokens_are_drawn_to_the_end_of_the_context(
+    manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    found = run(manifest, folder, context="9").answer(PROMPT, 19, wants_digests=False)
+    assert found.tokens == alone.tokens[:4]
+    assert (found.finish, found.num_tokens) == ("length", 8)
 
 
 def test_a_step_begun_ahead_of_a_stop_token_changes_nothing(
@@ -79,14 +90,56 @@ def test_a_step_begun_ahead_of_a_stop_token_changes_nothing(
     assert one.answer(PROMPT, 5) == alone
 
 
-def test_rows_that_are_not_finite_end_the_answer(tmp_path: Path) -> None:
-    from plancc.executor.failures import NonFinite
+class Twice:
+    """A recorder that launches a step of a new key twice, as one is captured, and each later step
+    once: what it does to links, exchanges and times must not be seen in an answer."""
 
-    spec = replace(SPEC, num_layers=1)
-    folder = write_checkpoint(tmp_path / "toy", spec)
-    manifest = manifest_of(folder, spec)
-    plan = on_cards(group_plan(manifest, [stage((0, 1), "cpu0")], context=24))
-    broken = LocalRun(plan, folder, BACKENDS["Interpreted"])
-    broken.ranks.ranks[0].model._weights.buffers["final_norm"][3] = float("nan")  # type: ignore[attr-defined]
-    with pytest.raises(NonFinite):
-        broken.answer(PROMPT, 3, wants_digests=False)
+    def __init__(self) -> None:
+        self.keys: set[int] = set()
+
+    def key(self, step: Step) -> int:
+        return int(step.positions[0] >= 8)
+
+    def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
+        if self.key(step) not in self.keys:
+            self.keys.add(self.key(step))
+            launch()
+        return launch()
+
+
+@pytest.mark.parametrize("cuts", [(1,), ()])
+def test_steps_that_are_recorded_and_repeated_change_nothing(
+    cuts: tuple[int, ...], manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    one = run(manifest, folder, *cuts)
+    one.ranks._recorder = Twice()
+    assert one.answer(PROMPT, 5) == alone
+    found = one.answer(PROMPT, 5, wants_digests=False)
+    assert (found.tokens, found.kv) == (alone.tokens, alone.kv)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy sees them in the interpreter
+@pytest.mark.parametrize("wants_digests", [True, False])
+def test_rows_that_are_not_finite_are_named_by_their_stage(
+    wants_digests: bool, manifest: ModelManifest, folder: Path, alone: Answer
+) -> None:
+    """A token whose embedding is not finite, fed at the second step; others follow it."""
+    one = run(manifest, folder, 1)
+    second = alone.tokens[1]
+    assert second not in (*PROMPT, alone.tokens[0])
+    first, last = (rank.model for rank in one.ranks.ranks)
+    first._weights.buffers["embedding"][second] = float("inf")  # type: ignore[attr-defined]
+    with pytest.raises(NonFinite) as caught:
+        one.answer(PROMPT, 5, wants_digests=wants_digests)
+    assert caught.value.position == len(PROMPT) + 2
+    one.engine.ask_reports(ReportAsk(0, 0, wants_kv=False))
+    assert [report.is_finite for report in one.reports] == [False, False]
+    last._weights.buffers["final_norm"][3] = float("nan")  # type: ignore[attr-defined]
+    one.reports.clear()
+    with pytest.raises(NonFinite) as caught:
+        one.answer(PROMPT, 5, wants_digests=wants_digests)
+    assert caught.value.position == len(PROMPT)
+    one.engine.ask_reports(ReportAsk(0, 0, wants_kv=False))
+    assert [report.is_finite for report in sorted(one.reports, key=lambda r: r.rank)] == [
+        True, False,
+    ]  # fmt: skip

@@ -80,6 +80,8 @@ def _extend(
 def _may_group(topology: Topology, devices: tuple[str, ...]) -> bool:
     if len(devices) == 1:
         return True
+    if len({device.kind for device in topology.devices if device.name in devices}) > 1:
+        return False
     hosts = {device.host for device in topology.devices if device.name in devices}
     measured = any(sorted(row.group) == sorted(devices) for row in topology.exchanges)
     return len(devices) <= MAX_RANKS and (len(hosts) == 1 or measured)
