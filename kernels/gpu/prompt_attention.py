@@ -13,6 +13,7 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.attend import LEAST, key_rows
+from plancc.kernels.gpu.card import Card, card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.rotary import load_rotated
@@ -109,11 +110,18 @@ def prompt_attention(
     }  # fmt: skip
     launch(_append, (-(-num_rows // 16), kv_heads), qkv, angles, pages, keys, values, first,
            num_rows, capacity, **sizes, BLOCK_M=16, warps=4)  # fmt: skip
-    is_wide = qkv.element_size() == 4
-    block_m = 32 if is_wide else 64 if dim > 128 else 128
+    block_m, block_n, warps = _blocks(dim, qkv.element_size(), card_of(qkv.device))
     launch(
         _attention, (-(-num_rows // block_m), heads), qkv, angles, pages, keys, values, out, first,
         num_rows, capacity, window or 0, math.log2(math.e) / math.sqrt(dim), **sizes,
-        BLOCK_M=block_m, BLOCK_N=32 if is_wide else 64 if dim > 128 else 128,
-        warps=4 if is_wide else 8, stages=2,
+        BLOCK_M=block_m, BLOCK_N=block_n, warps=warps, stages=2,
     )  # fmt: skip
+
+
+def _blocks(head_dim: int, itemsize: int, card: Card) -> tuple[int, int, int]:
+    """(rows, keys at a time, warps) of a program."""
+    if itemsize == 4:
+        return 32, 32, 4
+    if head_dim <= 128:
+        return 128, 128, 8
+    return 64, 32 if card.room == "small" else 64, 8

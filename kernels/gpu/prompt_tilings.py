@@ -49,13 +49,13 @@ _GATE_UP = PromptTiling(128, 128, 64, warps=8, stages=4)
 _EXACT = PromptTiling(32, 32, 32, warps=4, stages=2, held=ALL_HELD, copies=False, programs=16)
 _DOWN_BY_ROOM = {
     "large": _DOWN,
-    "middle": PromptTiling(128, 128, 64, warps=16, stages=4, held=2, copies=False),
-    "small": PromptTiling(128, 128, 64, warps=16, stages=4, held=2, copies=False),
+    "middle": replace(_DOWN, block_k=32, stages=6, copies=False),
+    "small": replace(_DOWN, block_k=32, stages=5, copies=False),
 }
 _GATE_UP_BY_ROOM = {
     "large": _GATE_UP,
-    "middle": replace(_GATE_UP, copies=False),
-    "small": replace(_GATE_UP, stages=3, copies=False),
+    "middle": replace(_GATE_UP, block_k=32, stages=6, copies=False),
+    "small": replace(_GATE_UP, block_k=32, stages=5, copies=False),
 }
 
 

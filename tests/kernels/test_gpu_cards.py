@@ -1,0 +1,137 @@
+"""Cards that are not here: every launch of a rank compiles for them and fits, with Triton's own
+compiler. That it is right and fast there is not asked.
+
+`PLANCC_SWEEP=1 pytest tests/kernels/test_gpu_cards.py` asks all cards, formats, rows; minutes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plancc_card_launches import CARDS
+
+from plancc.kernels.gpu.card import HOPPER
+from plancc.kernels.gpu.prompt_tilings import (
+    ALL_HELD,
+    PromptTiling,
+    down_tiling,
+    gate_up_tiling,
+    many_tiling,
+    plain_tiling,
+    waiting_size,
+)
+from plancc.kernels.gpu.tilings import ROLES, Tiling, tiling
+
+HAS_SWEEP = pytest.mark.skipif("PLANCC_SWEEP" not in os.environ, reason="PLANCC_SWEEP: any number")
+SCRIPT = Path(__file__).resolve().parents[1] / "support" / "plancc_card_launches.py"
+SHORT = [("sm_86", "llama-3.1-8b", "bfloat16", step) for step in ("decode:64", "prompt:64")]
+STEPS = ("decode:1", "decode:16", "decode:17", "decode:32", "decode:64", "prompt:64", "prompt:512",
+         "prompt:4096")  # fmt: skip
+MODELS = ("llama-3.1-8b", "smollm2-135m", "wide")
+SWEEP = [(card, model, dtype, *STEPS)
+         for card, model, dtype in product(CARDS, MODELS, ("bfloat16", "float16"))
+         ] + [("sm_86", model, "float32", *STEPS) for model in MODELS]  # fmt: skip
+KERNELS = {"_enter", "_linear", "_attention", "merge", "_join", "_gate_up", "_pick", "_partials",
+           "_add_roots", "_norm", "_append", "_tree"}  # fmt: skip
+MOST_REGISTERS = 65536  # of a program, on all of these cards
+SPILLED_BYTES = 256  # of a thread; more would be felt
+
+
+def launches(asked: Sequence[str]) -> list[dict[str, Any]]:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run([sys.executable, "-P", SCRIPT, *asked], capture_output=True, text=True,
+                          env=environment | {"PYTHONPATH": paths})  # fmt: skip
+    assert done.returncode == 0, f"{asked}\n{done.stderr[-3000:]}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def problems(card: str, model: str, launch: Mapping[str, Any]) -> list[str]:
+    """What of a launch the card has no room for."""
+    found, how = CARDS[card], launch["how"]
+    wrong = []
+    if launch["shared_bytes"] > found.shared_bytes:
+        wrong.append(f"{launch['shared_bytes']} bytes of shared memory")
+    if launch["registers"] * how["num_warps"] * 32 > MOST_REGISTERS:
+        wrong.append(f"{launch['registers']} registers")
+    if launch["spilled_bytes"] > SPILLED_BYTES and model != "wide":
+        wrong.append(f"{launch['spilled_bytes']} bytes of a thread spilled")
+    if launch["waits"] and not found.can_overlap:
+        wrong.append("waits for the kernel before")
+    if launch["copies"] and not found.can_copy:
+        wrong.append("wants an engine to copy")
+    return [f"{card} {launch['kernel']} {how}: {each}" for each in wrong]
+
+
+def check(asked: Sequence[Sequence[str]]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(launches, asked))
+    wrong = []
+    for (card, model, *_), of_one in zip(asked, found, strict=True):
+        wrong += [each for launch in of_one for each in problems(card, model, launch)]
+        assert any(launch["waits"] for launch in of_one) == CARDS[card].can_overlap
+    assert wrong == []
+    assert {launch["kernel"] for of_one in found for launch in of_one} == KERNELS
+
+
+def test_what_a_rank_launches_fits_a_card_of_99_kib() -> None:
+    check(SHORT)
+
+
+@HAS_SWEEP
+def test_what_any_rank_launches_fits_every_card() -> None:
+    check(SWEEP)
+
+
+def test_on_hopper_decode_is_cut_as_it_was_measured() -> None:
+    base = Tiling(64, 128, wide=True, warps=4, stages=0)
+    measured = {
+        "qkv": replace(base, stages=5, early=8), "o": replace(base, stages=7, early=8),
+        "gate_up": replace(base, stages=4, early=8), "head": replace(base, stages=4),
+        "down": replace(base, stages=6, early=24, pieces=2),
+    }  # fmt: skip
+    for role, rows, span in product(ROLES, (1, 16, 17, 33, 64), (96, 576, 896, 4096, 16384)):
+        most = 7 if rows <= 16 else 5 if rows <= 32 else 4
+        expected = replace(measured[role], stages=min(measured[role].stages, most),
+                           block_k={96: 32, 576: 64}.get(span, 128))  # fmt: skip
+        assert tiling(role, 2, rows, span, HOPPER) == expected
+        exact = Tiling(32, 32, wide=False, warps=4, stages=3, pieces=expected.pieces)
+        assert tiling(role, 4, rows, span, HOPPER) == exact
+
+
+def test_on_hopper_prompts_are_cut_as_they_were_measured() -> None:
+    exact = PromptTiling(32, 32, 32, 4, 2, held=ALL_HELD, copies=False, programs=16)
+    assert down_tiling(2, HOPPER) == PromptTiling(128, 128, 128, 8, 3, held=2)
+    assert gate_up_tiling(2, HOPPER) == PromptTiling(128, 128, 64, 8, 4)
+    assert plain_tiling(2, HOPPER, joins=False) == PromptTiling(128, 256, 64, 8, 4, copies=False)
+    assert plain_tiling(2, HOPPER, joins=True) == PromptTiling(128, 128, 64, 8, 4, copies=False)
+    assert many_tiling(2, HOPPER, 2048, joins=False) == PromptTiling(128, 256, 64, 8, 4)
+    assert many_tiling(2, HOPPER, 2048, joins=True) == PromptTiling(256, 128, 64, 8, 4)
+    assert many_tiling(2, HOPPER, 2047, joins=True) is None
+    assert many_tiling(4, HOPPER, 4096, joins=True) is None
+    for joins in (False, True):
+        assert plain_tiling(4, HOPPER, joins=joins) == exact
+    assert down_tiling(4, HOPPER) == gate_up_tiling(4, HOPPER) == exact
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_rows_change_nothing_but_stages(card: str) -> None:
+    for role, itemsize, span in product(ROLES, (2, 4), (32, 96, 576, 896, 4096, 16384)):
+        cuts = [tiling(role, itemsize, rows, span, CARDS[card]) for rows in (1, 16, 32, 33, 64)]
+        assert len({replace(cut, stages=0) for cut in cuts}) == 1
+        assert all(cut.stages >= 2 for cut in cuts)
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_no_card_wants_more_memory_for_waiting_sums_than_a_plan_counts(card: str) -> None:
+    for itemsize, tiles in product((2, 4), range(1, 65)):
+        most = waiting_size(down_tiling(itemsize, HOPPER), tiles, 1)
+        assert waiting_size(down_tiling(itemsize, CARDS[card]), tiles, 1) <= most
