@@ -2,19 +2,38 @@
 
 from functools import partial
 
+import torch
+
 from plancc.executor.backend.cuda_exchange import squares_rows
 from plancc.executor.backend.layer_limits import attention_problems, check_layers, dense_problems
 from plancc.executor.group import Group
 from plancc.ir.dtype import ITEMSIZE
+from plancc.ir.errors import BadInput
 from plancc.ir.layers import DenseMlp, Layer
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
 from plancc.ir.tiles import MAX_TILES, Span
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.roots import MAX_RANKS
 from plancc.kernels.gpu.tilings import power_of_two
 
+LEAST_CAPABILITY = (8, 0)
+"""Of cards that multiply bfloat16 and load past their registers; all of them multiply float16."""
 MAX_SLOTS, MAX_HEAD_DIM, MAX_QUERIES = 64, 256, 64
+
+
+def check_card(device: torch.device) -> None:
+    """Raise BadInput for a card that the kernels are not made for."""
+    found = card_of(device).capability
+    if found < LEAST_CAPABILITY:
+        raise BadInput(f"{device} is {torch.cuda.get_device_name(device)}: expected compute "
+                       f"capability {_dotted(LEAST_CAPABILITY)} or more, as cards from 2020 on "
+                       f"have, found {_dotted(found)}; leave it out of the topology")  # fmt: skip
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return ".".join(map(str, capability))
 
 
 def check_runnable(

@@ -4,8 +4,11 @@ compiler. That it is right and fast there is not asked.
 `PLANCC_SWEEP=1 pytest tests/kernels/test_gpu_cards.py` asks all cards, formats, rows; minutes.
 """
 
-import json
 import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # here, not in those that compile
+
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
