@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +48,8 @@ CARDS = {
 }
 WIDE = TinyLlama(hidden_size=8192, intermediate_size=28672, vocab_size=4096, num_heads=64,
                  num_kv_heads=1, head_dim=256, num_layers=1)  # fmt: skip
-"""Heads as wide, and as many queries a K head, as kernels take."""
+EXTREMES = {"wide": WIDE, "usual-wide": replace(WIDE, head_dim=128)}
+"""Heads as wide as kernels take, or as they usually are, and as many queries a K head."""
 CONTEXT, SLOTS, CHUNK = 8192, 64, 4096
 SHORT, LONG = 5, 5000  # positions of decode rows: within a split, and in several
 _BINARIES = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -78,8 +80,9 @@ def main() -> None:
 
 def shape_of(model: str, dtype: str) -> ModelShape:
     """One layer of a model."""
-    if model == "wide":
-        shape = read_architecture(config_of(WIDE), where="", name=model, tied=None).shape
+    if model in EXTREMES:
+        config = config_of(EXTREMES[model])
+        shape = read_architecture(config, where="", name=model, tied=None).shape
     else:
         shape = models()[model][1]
     return shape.model_copy(update={"layers": shape.layers[:1], "dtype": dtype})
