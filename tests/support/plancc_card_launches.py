@@ -44,6 +44,7 @@ CARDS = {
     "sm_86": Card((8, 6), 99 * KIB, 82),  # 3090
     "sm_89": Card((8, 9), 99 * KIB, 128),  # 4090
     "sm_90": Card((9, 0), 227 * KIB, 132),  # H200
+    "sm_100": Card((10, 0), 227 * KIB, 148),  # B200
     "sm_120": Card((12, 0), 99 * KIB, 170),  # 5090
 }
 WIDE = TinyLlama(hidden_size=8192, intermediate_size=28672, vocab_size=4096, num_heads=64,
