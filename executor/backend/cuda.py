@@ -96,7 +96,8 @@ class CudaRank:
         self._exchange = (CudaExchange(group, rows, model.hidden_size, dtype, device)
                           if group else None)  # fmt: skip
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
-                                  self._scratch, self._staging, self._exchange)  # fmt: skip
+                                  self._scratch, self._staging, self._exchange,
+                                  runtime.prefill_chunk)  # fmt: skip
         self._graphs: dict[Any, Any] = {}
         self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
         self._clock = DeviceClock(self.stream) if self.stream else None

@@ -1,13 +1,13 @@
 """The kernels of a segment in their order, for decode rows and for prompt rows."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_exchange import CudaExchange
-from plancc.executor.backend.cuda_rows import Rows, columns_of, tiles_of
+from plancc.executor.backend.cuda_rows import LayerRows, Rows, tiles_of
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_weights import DeviceWeights
@@ -26,6 +26,7 @@ from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
 from plancc.kernels.gpu.prompt_linear import prompt_linear
 from plancc.kernels.gpu.prompt_norm import norm
+from plancc.kernels.gpu.tape import Tapes
 from plancc.kernels.gpu.tilings import Tiling, tiling
 
 Tensor = torch.Tensor
@@ -47,12 +48,14 @@ class Segments:
     scratch: Scratch
     staging: Staging
     exchange: CudaExchange | None = None
+    chunk_rows: int = 0
+    tapes: Tapes = field(default_factory=Tapes)
     incoming: Tensor | None = None  # rows that the next segment begins with, if it does not embed
 
     def decode(self, run: Run, num_rows: int, reach: int, *, wants_logits: bool) -> None:
         """Rows of `incoming`, or of the staged tokens, to `hidden` or `logits`."""
         if self.exchange and self.exchange.is_pending:
-            rows = self._rows(run.layers[0], num_rows)
+            rows = self.rows.at(run.layers[0], num_rows)
             gain = self._gain(run, run.layers[0])
             self.exchange.add(rows.hidden, rows.gained, rows.squares, gain)
         elif run.part != "mlp":
@@ -64,8 +67,18 @@ class Segments:
 
     def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
         """As decode, for rows of one slot from position `first` on; logits of the last row."""
+        launch = partial(self._prompt, run, num_rows, slot, wants_logits=wants_logits)
+        if num_rows < self.chunk_rows or wants_logits or self.exchange is not None:
+            launch(first)
+            return
+        place = self.incoming.data_ptr() if self.incoming is not None and not run.embed else 0
+        self.tapes.run((run, slot, place), first, launch)
+
+    def _prompt(
+        self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool
+    ) -> None:
         if self.exchange and self.exchange.is_pending:
-            rows = self._rows(run.layers[0], num_rows)
+            rows = self.rows.at(run.layers[0], num_rows)
             self.exchange.add(rows.hidden, None, None, None)
         elif run.part != "mlp":
             self._enter(run, num_rows, None, first)
@@ -73,14 +86,14 @@ class Segments:
             self._prompt_layer(run, index, num_rows, slot, first)
         if run.head and wants_logits:
             self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
-            rows, s = self._rows(run.layers[0], 1), self.scratch
+            rows, s = self.rows.at(run.layers[0], 1), self.scratch
             gain = self.weights.buffers["final_norm"]
             enter(s["last"], None, None, rows.hidden, rows.gained, rows.squares, gain, s.inv_freq,
                   s.factors, s["angles"])  # fmt: skip
             self._head(1)
 
     def _enter(self, run: Run, num_rows: int, positions: Tensor | None, first: int) -> None:
-        s, rows = self.scratch, self._rows(run.layers[0], num_rows)
+        s, rows = self.scratch, self.rows.at(run.layers[0], num_rows)
         source, tokens = self.incoming, None
         if run.embed:
             source, tokens = self.weights.buffers["embedding"], self.staging.token_ids
@@ -100,7 +113,7 @@ class Segments:
 
     def launch_role(self, role: str, run: Run, index: int, num_rows: int) -> None:
         """The kernel of decode rows that reads one matrix of a layer, or the head's."""
-        rows, w, eps = self._rows(index, num_rows), self._by_layer[index], self._eps
+        rows, w, eps = self.rows.at(index, num_rows), self._by_layer[index], self._eps
         hidden, width, card = self.model.hidden_size, self._itemsize, self._card
         match role:
             case "qkv":
@@ -131,12 +144,12 @@ class Segments:
                 self._head(num_rows)
 
     def _attend(self, index: int, num_rows: int, reach: int) -> None:
-        rows, s, cache = self._rows(index, num_rows), self.scratch, self.cache.layers[index]
+        rows, s, cache = self.rows.at(index, num_rows), self.scratch, self.cache.layers[index]
         attention(
             rows.qkv, rows.angles, self.staging.positions[:num_rows], self.staging.slots,
             cache.pages, cache.keys, cache.values, rows.attended, s["sums"], s["peaks"],
             page_tokens=self.cache.page_tokens, capacity=cache.capacity,
-            window=cache.window, rotary_dim=self._rotary(index),
+            window=cache.window, rotary_dim=self.rows.rotary(index),
             context=self.context, reach=reach,
         )  # fmt: skip
 
@@ -149,7 +162,7 @@ class Segments:
              group=group)  # fmt: skip
 
     def _prompt_layer(self, run: Run, index: int, num_rows: int, slot: int, first: int) -> None:
-        rows, w = self._rows(index, num_rows), self._by_layer[index]
+        rows, w = self.rows.at(index, num_rows), self._by_layer[index]
         if run.part != "mlp":
             self._prompt_mixer(rows, index, slot, first)
         normed = self._normed(run, rows, "prompt").gained
@@ -173,7 +186,7 @@ class Segments:
         prompt_attention(rows.qkv, rows.angles, kept.pages[slot], kept.keys, kept.values,
                          rows.attended, first=first, page_tokens=cache.page_tokens,
                          capacity=kept.capacity, window=kept.window,
-                         rotary_dim=self._rotary(index))  # fmt: skip
+                         rotary_dim=self.rows.rotary(index))  # fmt: skip
         prompt_linear(rows.attended, w["output"], w.get("output_bias"), rows.hidden, rows.hidden)
 
     def _normed(self, run: Run, rows: Rows, phase: Phase) -> Rows:
@@ -192,6 +205,10 @@ class Segments:
                s["logits"][:num_rows], eps=self._eps,
                tiling=tiling("head", self._itemsize, num_rows, self.model.hidden_size,
                              self._card))  # fmt: skip
+
+    @cached_property
+    def rows(self) -> LayerRows:
+        return LayerRows(self.model, self.scratch, self.exchange.share if self.exchange else None)
 
     @property
     def _eps(self) -> float:
@@ -222,26 +239,3 @@ class Segments:
         if run.head:
             return self.weights.buffers["final_norm"]
         return next(t for name, t in self.weights.buffers.items() if name.endswith("_norm"))
-
-    def _rotary(self, index: int) -> int:
-        name, mixer = self._rope_name(index), self.model.layers[index].mixer
-        if name is None:
-            return 0
-        assert self.model.geometry is not None
-        return self.model.geometry.rope[name].rotary_dim or mixer.head_dim or 0
-
-    def _rope_name(self, index: int) -> str | None:
-        names = self.scratch.rope_names
-        return self.model.layers[index].mixer.rope or (names[0] if names else None)
-
-    def _rows(self, index: int, num_rows: int) -> Rows:
-        layer, s = self.model.layers[min(index, len(self.model.layers) - 1)], self.scratch
-        queries = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
-        share = self.exchange.share if self.exchange else None
-        widths = {"qkv": queries + (layer.mixer.kv_width() or 0), "attended": queries,
-                  "activated": columns_of(layer, share)}  # fmt: skip
-        cut = {name: s[name][: num_rows * n].view(num_rows, n) for name, n in widths.items()}
-        name = self._rope_name(min(index, len(self.model.layers) - 1))
-        rope = s.rope_names.index(name) if name is not None else 0
-        return Rows(hidden=s["hidden"][:num_rows], gained=s["gained"][:num_rows],
-                    squares=s["squares"][:num_rows], angles=s["angles"][rope], **cut)  # fmt: skip

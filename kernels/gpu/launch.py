@@ -8,6 +8,7 @@ kernel before the last: a product lets the next kernel start only after it has w
 """
 
 import os
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.jit import kernel
+from plancc.kernels.gpu.tape import Launch, Tape, Varying
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _INTERPRETED = tl.constexpr(IS_INTERPRETED)
@@ -33,22 +35,40 @@ def launch(
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
 
     What was compiled is kept for arguments of the same kinds: to find it by them takes a third of
-    the time that Triton needs, and prompts are launched kernel by kernel.
+    the time that Triton needs, and prompts are launched kernel by kernel. A tape that is running
+    keeps the launch.
     """
+    marked, args = args, tuple(int(a) if isinstance(a, Varying) else a for a in args)
     if IS_INTERPRETED:
-        kernel[grid](*args, OVERLAP=False, **constants)
-        return
+        run: Launch = partial(kernel[grid], OVERLAP=False, **constants)
+        run(*args)
+        values: list[Any] = []
+    else:
+        run, values = _run(kernel, grid, args, warps, stages, overlaps, constants)
+    if Tape.running is not None:
+        Tape.running.keep(run, [*marked, *values])
+
+
+def _run(
+    kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], warps: int, stages: int,
+    overlaps: bool, constants: dict[str, Any],
+) -> tuple[Launch, list[Any]]:  # fmt: skip
+    """Launch; what launches it again, and its arguments after those given."""
     ordinal = torch.cuda.current_device()
     overlaps = overlaps and card_at(ordinal).can_overlap
     constants["OVERLAP"] = overlaps
-    key = (kernel, ordinal, warps, stages, *constants.items(),
-           *map(_kind, args))  # fmt: skip
-    if (compiled := _COMPILED.get(key)) is not None:
-        values = [constants[name] for name in kernel.arg_names[len(args) :]]
-        compiled[(*grid, 1, 1)[:3]](*args, *values)
-        return
-    _COMPILED[key] = kernel[grid](*args, num_warps=warps, num_stages=stages, launch_pdl=overlaps,
-                                  enable_fp_fusion=False, **constants)  # fmt: skip
+    key = (id(kernel), ordinal, warps, stages, *constants.items(), *map(_kind, args))
+    values = [constants[name] for name in kernel.arg_names[len(args) :]]
+    compiled = _COMPILED.get(key)
+    if compiled is None:
+        compiled = _COMPILED[key] = kernel[grid](
+            *args, num_warps=warps, num_stages=stages, launch_pdl=overlaps, enable_fp_fusion=False,
+            **constants,
+        )  # fmt: skip
+        return compiled[(*grid, 1, 1)[:3]], values
+    run = compiled[(*grid, 1, 1)[:3]]
+    run(*args, *values)
+    return run, values
 
 
 def can_overlap() -> bool:
