@@ -43,6 +43,8 @@ GROUPS = {
     "2 x 2": [group((0, 2), 0, 8), group((2, 5), 2, 9)],
     "single, group of 3": [stage((0, 1), "cpu0"), group((1, 5), 1, 2, 9)],
     "group, single": [group((0, 3), 0, 7), stage((3, 5), "cpu2")],
+    "2 owned": [group((0, 5), 0, 10, mixer="owned")],
+    "owned, replicated": [group((0, 2), 0, 4, 9, mixer="owned"), group((2, 5), 3, 8)],
 }
 MODES = ("OneCard", "Eager", "Delayed") if len(cards_here()) == 1 else ("Cards", "EagerCards")
 
