@@ -1,7 +1,7 @@
 """Cards that are not here: every launch of a rank compiles for them and fits, with Triton's own
 compiler. That it is right and fast there is not asked.
 
-`PLANCC_SWEEP=1 pytest tests/kernels/test_gpu_cards.py` asks all cards, formats, rows; minutes.
+`PLANCC_SWEEP=1 pytest tests/kernels/test_gpu_cards.py` asks all cards, formats, rows; 20 minutes.
 """
 
 import os
@@ -45,7 +45,7 @@ SWEEP = [(card, model, dtype, *STEPS)
 KERNELS = {"_enter", "_linear", "_attention", "merge", "_join", "_gate_up", "_pick", "_partials",
            "_add_roots", "_norm", "_append", "_tree"}  # fmt: skip
 MOST_REGISTERS = 65536  # of a program, on all of these cards
-SPILLED_BYTES = 256  # of a thread; more would be felt
+SPILLED_BYTES = 512  # of a thread; float32 attention comes near, what is fast does not
 
 
 def launches(asked: Sequence[str]) -> list[dict[str, Any]]:
