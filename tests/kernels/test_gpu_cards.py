@@ -39,9 +39,8 @@ SHORT = [("sm_86", "llama-3.1-8b", "bfloat16", step) for step in ("decode:64", "
 STEPS = ("decode:1", "decode:16", "decode:17", "decode:32", "decode:64", "prompt:64", "prompt:512",
          "prompt:4096")  # fmt: skip
 MODELS = ("llama-3.1-8b", "smollm2-135m", *EXTREMES)
-SWEEP = [(card, model, dtype, *STEPS)
-         for card, model, dtype in product(CARDS, MODELS, ("bfloat16", "float16"))
-         ] + [("sm_86", model, "float32", *STEPS) for model in MODELS if model != "wide"]  # fmt: skip
+SWEEP = [(*asked, *STEPS) for asked in product(CARDS, MODELS, ("bfloat16", "float16"))]
+SWEEP += [("sm_86", model, "float32", *STEPS) for model in MODELS if model != "wide"]
 KERNELS = {"_enter", "_linear", "_attention", "merge", "_join", "_gate_up", "_pick", "_partials",
            "_add_roots", "_norm", "_append", "_tree"}  # fmt: skip
 MOST_REGISTERS = 65536  # of a program, on all of these cards
