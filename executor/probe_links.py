@@ -11,6 +11,8 @@ from plancc.ir.sizes import LINK_SLOTS
 _ACK, _TAG = 10_000, 20_000  # no hop's link has such a number
 _GAP_S = 0.002  # a receiver has waited for a whole stage before its rows arrive: never a hot loop
 _WARM_UP = 2
+_BLOCK = 2**16
+_WEIGHTS = torch.ones(2**24)  # 64 MiB: more than caches hold
 
 
 class LinkProbe:
@@ -50,8 +52,10 @@ class LinkProbe:
         return [self._round_us(mine, theirs) for _ in range(_WARM_UP + times)][_WARM_UP:]
 
     def _round_us(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> float:
-        begin = time.monotonic_ns()
+        """As in a run: theirs are asked for, each rank computes, and then sends its own."""
         works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
+        _compute_for(_GAP_S)
+        begin = time.monotonic_ns()
         works += [self._group.send(mine, peer, _TAG) for peer in theirs]
         for work in works:
             work.wait()
@@ -88,7 +92,9 @@ def _receive(inlet: GlooInlet, acks: GlooOutlet, times: int, landing: torch.Tens
 
 
 def _compute_for(seconds: float) -> None:
-    """Busy, as a stage is before it sends."""
-    end = time.monotonic() + seconds
+    """Busy as a stage is before it sends: it reads weights, so that nothing of what sends and
+    receives is in a near cache any more."""
+    end, at = time.monotonic() + seconds, 0
     while time.monotonic() < end:
-        pass
+        _WEIGHTS[at : at + _BLOCK].sum()
+        at = (at + _BLOCK) % len(_WEIGHTS)
