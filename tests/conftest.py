@@ -1,4 +1,7 @@
-"""Golden files: text that is reviewed when it changes. `--update-golden` writes it anew."""
+"""Golden files: text that is reviewed when it changes. `--update-golden` writes it anew.
+
+And the order of all tests.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +13,11 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The oracles first: their files take longest, and a worker that begins one last is alone."""
+    items.sort(key=lambda item: "oracle/" not in item.nodeid)
 
 
 @pytest.fixture
