@@ -25,8 +25,7 @@ demo: $(STAMP)
 test: weights
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/mypy & types=$$!; $(BIN)/pytest -q -n 2 --dist loadfile && wait $$types
 
 test-gpu: $(STAMP)
 	$(BIN)/pytest -q -m gpu tests/gpu

@@ -21,7 +21,7 @@ from plancc.ir.errors import DoesNotFit
 Oracle = Callable[[ChainTables], int | None]
 PER_TEST = 10
 HIGHS = plancc_interval_mip.least_latency
-SHARE = 1 if "PLANCC_SWEEP" in os.environ else 2
+SHARE = 1 if "PLANCC_SWEEP" in os.environ else 4
 HAS_SWEEP = pytest.mark.skipif("PLANCC_SWEEP" not in os.environ, reason="PLANCC_SWEEP: how many")
 
 

@@ -83,7 +83,7 @@ def chunks(count: int, first: int = 0) -> list[range]:
 
 CASES = {"latency": 175, "prefill": 75, "throughput": 75, "context": 25}
 HAS_SWEEP = "PLANCC_SWEEP" in os.environ
-GROUP_CASES = {"latency": 750 if HAS_SWEEP else 375, "prefill": 100, "throughput": 100,
+GROUP_CASES = {"latency": 750 if HAS_SWEEP else 300, "prefill": 100, "throughput": 100,
                "context": 75}  # fmt: skip
 HOME_CASES = 75 if HAS_SWEEP else 25  # each takes long to try in full
 PIPELINES = {"tp": "off"}
