@@ -258,7 +258,7 @@ def test_a_worker_reads_its_share_and_holds_no_more_than_it(big_file: Path) -> N
     for row in rows:
         assert row["counted"] == 64 * MIB, row
         assert row["read"] <= 64 * MIB + MIB, row  # the kernel's own count, index included
-        assert row["peak"] <= 64 * MIB + 12 * MIB, row  # stacks of the readers, and files' tables
+        assert row["peak"] <= 64 * MIB + 8 * MIB, row
         assert not row["is_mapped"], row
     for mode in ("pipeline", "rows", "columns", "staged"):
         assert sum(row["counted"] for row in rows if row["mode"] == mode) == 256 * MIB

@@ -49,24 +49,31 @@ def main(path: Path) -> None:
         )
         for row in read_header(path)
     }  # fmt: skip
+    _load(path, Share(pieces_of("pipeline", 0)[:1], torch.float32), entries)  # code comes in
     for mode in ("pipeline", "rows", "columns", "staged"):
         dtype = torch.bfloat16 if mode == "staged" else torch.float32
         for worker in range(4):
             Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
             before, read = proc("status", "VmRSS"), proc("io", "rchar")
             share = Share(pieces_of(mode, worker), dtype)
-            with RangeReader(path.parent, lambda count: None, num_threads=4) as reader:
-                load_rank(share, share.pieces(), entries, reader)  # type: ignore[arg-type]
+            counted = _load(path, share, entries)
             row = {
                 "mode": mode,
                 "worker": worker,
-                "counted": reader.bytes_read,
+                "counted": counted,
                 "read": proc("io", "rchar") - read,
                 "peak": (proc("status", "VmHWM") - before) * 1024,
                 "is_mapped": path.name in Path("/proc/self/maps").read_text(),
             }
             print(json.dumps(row))
             del share
+
+
+def _load(path: Path, share: "Share", entries: dict[str, TensorEntry]) -> int:
+    """Bytes read."""
+    with RangeReader(path.parent, lambda count: None, num_threads=4) as reader:
+        load_rank(share, share.pieces(), entries, reader)  # type: ignore[arg-type]
+    return reader.bytes_read
 
 
 if __name__ == "__main__":
