@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from decode_gpu import MODELS, commit
+from plancc_gpu_groups import part_of
 from plancc_gpu_plans import BACKENDS, on_cards
 from plancc_group_plans import group_plan, stage
 
@@ -107,17 +108,13 @@ def median(times_ns: Any) -> float:
 
 def fill(piece: Any, view: torch.Tensor) -> None:
     """The same numbers for the same piece of a tensor, whoever holds it."""
-    shape, (first, end) = piece.spec.shape, piece.span or (0, None)
-    whole = torch.empty(shape, dtype=view.dtype, device=view.device)
+    whole = torch.empty(piece.spec.shape, dtype=view.dtype, device=view.device)
     whole.normal_(generator=torch.Generator(view.device).manual_seed(hash_of(piece.spec.name)))
     if whole.dim() == 1:
         whole.mul_(0.1).add_(1.0)
     else:
-        whole.mul_(shape[1] ** -0.5)
-    if piece.span is None:
-        view.copy_(whole)
-    else:
-        view.copy_(whole[:, first:end] if piece.spec.cut == "columns" else whole[first:end])
+        whole.mul_(piece.spec.shape[1] ** -0.5)
+    view.copy_(part_of(whole, piece))
 
 
 def hash_of(name: str) -> int:

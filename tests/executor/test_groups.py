@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 from plancc_checkpoints import TinyLlama, write_checkpoint
-from plancc_group_plans import group_plan, stage
+from plancc_group_plans import group_plan, in_one_process, stage
 from plancc_local_run import Answer, LocalRun
 from plancc_plans import manifest_of
 
 from plancc.compiler.placement.placement import PlacedStage
 from plancc.ir.legality import plan_problems
 from plancc.ir.manifest import ModelManifest
-from plancc.ir.plan import Plan
 
 PROMPT = [7, 3, 250, 12, 99, 4, 31, 18, 200, 45, 6, 77, 5, 150, 33, 21, 8, 64, 9]
 SPEC = TinyLlama(num_layers=4, num_heads=5, num_kv_heads=1, head_dim=16, vocab_size=260,
@@ -65,16 +64,6 @@ def manifest(folder: Path) -> ModelManifest:
 def alone(manifest: ModelManifest, folder: Path) -> Answer:
     plan = group_plan(manifest, [stage((0, 4), "cpu0")])
     return LocalRun(plan, folder).answer(PROMPT, 12)
-
-
-def in_one_process(plan: Plan) -> Plan:
-    """The plan with one worker for all devices, so that no process has to be started."""
-    names = [device.name for device in plan.devices]
-    runtime = plan.runtime.model_copy(
-        update={"workers": (plan.runtime.workers[0].model_copy(update={"devices": tuple(names)}),)}
-    )
-    links = tuple(link.model_copy(update={"transport": "local"}) for link in plan.links)
-    return plan.model_copy(update={"runtime": runtime, "links": links})
 
 
 @pytest.mark.parametrize("mixer", ["replicated", "owned"])

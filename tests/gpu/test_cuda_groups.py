@@ -13,9 +13,9 @@ if not torch.cuda.is_available():
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_cpu_ranks import CpuRanks, tiny_model
 from plancc_gpu_cases import DTYPES, TOLERANCE, Maker, error
-from plancc_gpu_groups import Cut, GpuGroup, in_one_process, run_decode, run_prompt
+from plancc_gpu_groups import Cut, GpuGroup, run_decode, run_prompt
 from plancc_gpu_ranks import GpuRanks
-from plancc_group_plans import group_plan, stage
+from plancc_group_plans import group_plan, in_one_process, stage
 from plancc_local_run import LocalRun
 from plancc_plans import manifest_of
 

@@ -20,7 +20,6 @@ from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
-from plancc.ir.plan import Plan
 from plancc.ir.sizes import PAGE_TOKENS
 from plancc.ir.tensors import TensorPiece
 from plancc.ir.tiles import Span, subtree_roots, tile_bounds
@@ -229,12 +228,3 @@ def part_of(tensor: Tensor, piece: TensorPiece) -> Tensor:
         return tensor
     at = slice(*piece.span)
     return tensor[:, at] if piece.spec.cut == "columns" else tensor[at]
-
-
-def in_one_process(plan: Plan, transport: str = "local") -> Plan:
-    """The plan with one worker for all devices, whose links go as said."""
-    names = tuple(device.name for device in plan.devices)
-    worker = plan.runtime.workers[0].model_copy(update={"devices": names})
-    links = tuple(link.model_copy(update={"transport": transport}) for link in plan.links)
-    runtime = plan.runtime.model_copy(update={"workers": (worker,)})
-    return plan.model_copy(update={"runtime": runtime, "links": links})

@@ -6,6 +6,7 @@ The backends are named by BACKENDS; a plan made for CPU devices is moved by `on_
 from typing import Any
 
 import torch
+from plancc_group_plans import in_one_process
 
 from plancc.executor.backend.cuda import CudaBackend, CudaRank
 from plancc.executor.backend.cuda_link import CudaLink
@@ -80,15 +81,9 @@ def on_cards(plan: Plan, transport: Transport = "p2p") -> Plan:
 
     Devices are dealt over the cards of this machine, if it has any.
     """
-    names, uuids = tuple(device.name for device in plan.devices), cards_here() or [None]
-    worker = plan.runtime.workers[0].model_copy(update={"devices": names, "threads": None})
-    return plan.model_copy(
-        update={
-            "devices": tuple(
-                device.model_copy(update={"kind": "cuda", "uuid": uuids[i % len(uuids)]})
-                for i, device in enumerate(plan.devices)
-            ),
-            "links": tuple(x.model_copy(update={"transport": transport}) for x in plan.links),
-            "runtime": plan.runtime.model_copy(update={"workers": (worker,)}),
-        }
+    uuids = cards_here() or [None]
+    devices = tuple(
+        device.model_copy(update={"kind": "cuda", "uuid": uuids[i % len(uuids)]})
+        for i, device in enumerate(plan.devices)
     )
+    return in_one_process(plan, transport).model_copy(update={"devices": devices})

@@ -23,7 +23,7 @@ from plancc.ir.ask import Ask
 from plancc.ir.graph import Graph
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelManifest
-from plancc.ir.plan import Plan, Proof, Worker
+from plancc.ir.plan import Plan, Proof, Transport, Worker
 from plancc.ir.topology import Topology
 from plancc.ir.verify import verify
 
@@ -84,6 +84,16 @@ def group_plan(
     state = lowered(manifest, topology, Ask.model_validate(values), stages, head)
     plan = draft_plan(state)
     return stamp(_joined(plan, workers) if workers else plan)
+
+
+def in_one_process(plan: Plan, transport: Transport = "local") -> Plan:
+    """The plan with one worker for all devices, so that no process has to be started; its links go
+    as said."""
+    names = tuple(device.name for device in plan.devices)
+    worker = plan.runtime.workers[0].model_copy(update={"devices": names})
+    links = tuple(link.model_copy(update={"transport": transport}) for link in plan.links)
+    runtime = plan.runtime.model_copy(update={"workers": (worker,)})
+    return plan.model_copy(update={"runtime": runtime, "links": links})
 
 
 def graph_of(manifest: ModelManifest, stages: Sequence[PlacedStage]) -> Graph:
