@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 
@@ -12,7 +13,6 @@ _ACK, _TAG = 10_000, 20_000  # no hop's link has such a number
 _GAP_S = 0.002  # a receiver has waited for a whole stage before its rows arrive: never a hot loop
 _WARM_UP = 2
 _BLOCK = 2**16
-_WEIGHTS = torch.ones(2**24)  # 64 MiB: more than caches hold
 
 
 class LinkProbe:
@@ -94,7 +94,14 @@ def _receive(inlet: GlooInlet, acks: GlooOutlet, times: int, landing: torch.Tens
 def _compute_for(seconds: float) -> None:
     """Busy as a stage is before it sends: it reads weights, so that nothing of what sends and
     receives is in a near cache any more."""
-    end, at = time.monotonic() + seconds, 0
+    weights, at = _weights(), 0
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        _WEIGHTS[at : at + _BLOCK].sum()
-        at = (at + _BLOCK) % len(_WEIGHTS)
+        weights[at : at + _BLOCK].sum()
+        at = (at + _BLOCK) % len(weights)
+
+
+@cache
+def _weights() -> torch.Tensor:
+    """64 MiB: more than caches hold. Made by the first that computes, not by whoever imports."""
+    return torch.ones(2**24)
