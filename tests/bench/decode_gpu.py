@@ -30,6 +30,8 @@ from plancc.executor.step import Drawn, Step
 from plancc.ir.instruction import Run
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
+from plancc.ir.tiles import tile_bounds
+from plancc.kernels.gpu.tilings import tiling
 
 LLAMA_8B: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
@@ -169,6 +171,38 @@ class Bench:
         return rows * context * sum(layer.mixer.kv_width() or 0 for layer in self.shape.layers) * 2
 
 
+def graph_us(launch: Callable[[], None]) -> float:
+    """Microseconds of what is launched, as a graph."""
+    launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    return median_us(graph.replay)
+
+
+def exactness(bench: Bench, step_us: float) -> dict[str, float]:
+    """What the tile tree costs a step of one row: the down projection with it and without."""
+    segments, layers = bench.rank._segments, range(*bench.run.layers)
+
+    def plain() -> None:
+        for index in layers:
+            rows, w = segments.rows.at(index, 1), segments._by_layer[index]["down"]
+            how = tiling("down", 2, 1, w.shape[1] // 2, segments._card)
+            segments._join(rows, rows.activated, w, None, segments._gain(bench.run, index + 1),
+                           how, tile_bounds(w.shape[1], 1, how.pieces), 1)  # fmt: skip
+
+    def exact() -> None:
+        for index in layers:
+            segments.launch_role("down", bench.run, index, 1)
+
+    found = {"down_us": graph_us(exact), "down_without_tree_us": graph_us(plain)}
+    cost = found["down_us"] - found["down_without_tree_us"]
+    return {name: round(us, 1) for name, us in found.items()} | {
+        "share_of_step": round(cost / step_us, 4)
+    }
+
+
 def role_rates(bench: Bench) -> dict[str, float]:
     """GB/s of each weight matrix's kernel at one row: all layers, one after another."""
     segments, buffers = bench.rank._segments, bench.rank._weights.buffers
@@ -181,14 +215,10 @@ def role_rates(bench: Bench) -> dict[str, float]:
             for index in layers:
                 segments.launch_role(role, bench.run, index, 1)
 
-        launch()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            launch()
+        us = graph_us(launch)
         size = sum(t.numel() * 2 for name, t in buffers.items() if name.split(".")[-1] == buffer)
         size *= 4 if role == "head" else 1
-        found[role] = round(size / median_us(graph.replay) / 1e3, 0)
+        found[role] = round(size / us / 1e3, 0)
     return found
 
 
@@ -212,6 +242,8 @@ def main() -> None:
             "tok_s": round(rows * 1e6 / us, 1), "share_of_read_floor": round(floor / us, 3),
         })  # fmt: skip
         print(result["decode"][-1], file=sys.stderr, flush=True)
+    result["exactness"] = exactness(bench, result["decode"][0]["step_us"])
+    print(result["exactness"], file=sys.stderr, flush=True)
     host = bench.host_us(PROMPT_TOKENS)
     result["host_loop"] = {"step_us": round(host, 1), "tok_s": round(1e6 / host, 1)}
     print(result["host_loop"], file=sys.stderr, flush=True)
