@@ -20,13 +20,15 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """quick: fewer sizes and repetitions; the numbers scatter more."""
+    """quick: fewer sizes and repetitions; the numbers scatter more. is_staged: as if no card could
+    reach another."""
 
     name: str
     host: Host
     devices: tuple[DeclaredDevice, ...]
     dtype: DType
     quick: bool = False
+    is_staged: bool = False
 
     @property
     def hop_times(self) -> int:
@@ -51,7 +53,8 @@ class ProbeOptions:
         )
 
     def between(self, pool: WorkerPool) -> Between:
-        return Between(pool, self.workers, hop_times=self.hop_times, host=self.host.name)
+        return Between(pool, self.workers, hop_times=self.hop_times, host=self.host.name,
+                       is_staged=self.is_staged)  # fmt: skip
 
     def pool(self) -> WorkerPool:
         return WorkerPool({worker.name: worker.threads for worker in self.workers})

@@ -9,12 +9,15 @@ from plancc.executor.probe_kinds import MIB, WorkerDevices
 from plancc.executor.probe_numbers import median_us, rising, rounded_points
 from plancc.executor.probe_pool import WorkerPool
 from plancc.executor.probe_trunks import Pair, Sharing, find_trunks
+from plancc.ir.errors import RunFailed
 from plancc.ir.topology import Exchange, Link
 
 HOP_SIZES = (64, 1024, 8 * 1024, 64 * 1024, 512 * 1024, 4 * MIB)  # decode rows to prompt chunks
 INSIDE_SIZES = (*HOP_SIZES, 64 * MIB)
 _AT_ONCE_SIZE = 8 * MIB
 _LIMIT_S = 60.0
+STAGED_NOTE = "staged as asked, p2p was not tried"
+"""Of links that were measured as if cards could not reach each other; a refresh goes by it."""
 
 OnStep = Callable[[str], None]
 
@@ -23,9 +26,12 @@ class Between:
     """Asks the processes of a pool; `warnings` has what a person should know of the links."""
 
     def __init__(
-        self, pool: WorkerPool, workers: Sequence[WorkerDevices], *, hop_times: int, host: str
-    ) -> None:
+        self, pool: WorkerPool, workers: Sequence[WorkerDevices], *, hop_times: int, host: str,
+        is_staged: bool = False,
+    ) -> None:  # fmt: skip
+        """is_staged: as if no card could reach another."""
         self._pool, self._workers, self._host = pool, tuple(workers), host
+        self._is_staged = is_staged
         self._times, self._seconds = hop_times, hop_times / 1000
         self._home = {name: worker for worker in workers for name in worker.names()}
         self.warnings: list[str] = []
@@ -49,6 +55,9 @@ class Between:
             on_step(f"{pair[0]} -> {pair[1]}")
             inside = self._home[pair[0]] is self._home[pair[1]]
             found[pair] = self._inside(*pair) if inside else self._network(*pair)
+        if self._is_staged:
+            self.warnings.append("links between cards were measured through memory of the host, "
+                                 "as asked: plans from this file use no p2p")  # fmt: skip
         for worker in self._workers:
             if len(worker.devices) > 1:
                 on_step("all links at once")
@@ -83,15 +92,29 @@ class Between:
 
     def _inside(self, source: str, target: str) -> dict[str, Any]:
         ends = {"source": source, "target": target}
-        mode, problem = self._ask(source, "mode", **ends)
-        if problem is not None:
-            self.warnings.append(f"{source} -> {target}: peer access is reported, but {problem}; "
-                                 f"this link goes through memory of the host")  # fmt: skip
+        mode, note = self._staged(**ends) if self._is_staged else self._mode(**ends)
         times = self._ask(source, "hop inside", **ends, is_staged=mode == "staged",
                           sizes=INSIDE_SIZES, seconds=self._seconds)  # fmt: skip
         points = list(zip(INSIDE_SIZES, times, strict=True))
-        note = {} if problem is None else {"note": f"no p2p: {problem}"}
-        return {"mode": mode, "points": rounded_points(rising(points)), **note}
+        fields = {} if note is None else {"note": note}
+        return {"mode": mode, "points": rounded_points(rising(points)), **fields}
+
+    def _mode(self, source: str, target: str) -> tuple[str, str | None]:
+        """The mode that a run will use, and a note."""
+        mode, problem = self._ask(source, "mode", source=source, target=target)
+        if problem is None:
+            return mode, None
+        self.warnings.append(f"{source} -> {target}: peer access is reported, but {problem}; "
+                             f"this link goes through memory of the host")  # fmt: skip
+        return mode, f"no p2p: {problem}"
+
+    def _staged(self, source: str, target: str) -> tuple[str, str | None]:
+        """Raises RunFailed where not even these bytes arrive: nothing else could carry them."""
+        problem = self._ask(source, "staged", source=source, target=target)
+        if problem is not None:
+            raise RunFailed(f"probe: {source} -> {target}: through memory of the host, {problem}: "
+                            f"no run can use this pair; --cards leaves one out")  # fmt: skip
+        return "staged", STAGED_NOTE
 
     def _network(self, source: str, target: str) -> dict[str, Any]:
         homes = [worker.name for worker in self._workers]

@@ -44,6 +44,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
               help="Make one file of two hosts' files.")  # fmt: skip
 @click.option("--between", metavar="gb_s=..,latency_us=..",
               help="What lies between the hosts of --join.")  # fmt: skip
+@click.option("--staged", is_flag=True,
+              help="Measure links between cards through memory of the host, as if they could not "
+                   "reach each other.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Fewer sizes and repetitions.")
 @click.option("--json", "as_json", is_flag=True, help="The summary on stdout, for programs.")
 def planprobe(
@@ -51,6 +54,7 @@ def planprobe(
     refresh: Path | None,
     join: tuple[Path, Path] | None,
     between: str | None,
+    staged: bool,
     quick: bool,
     as_json: bool,
     **typed: Any,
@@ -61,12 +65,14 @@ def planprobe(
     target, flags = _target(output, refresh), DeviceFlags(**typed)
     if join is not None and refresh is not None:
         raise BadInput("--join and --refresh: expected one of them, found both")
+    if join is not None and staged:
+        raise BadInput("--staged tells how links are measured, and --join measures none")
     if join is not None:
         answer = _join(target, join, between, flags)
     elif between is not None:
         raise BadInput("--between tells what lies between the hosts of --join, found no --join")
     else:
-        answer = _measure(target, refresh, flags, quick=quick)
+        answer = _measure(target, refresh, flags, quick=quick, is_staged=staged)
     changes = answer.pop("text", None)
     if as_json:
         click.echo(json.dumps(answer, indent=2))
@@ -84,7 +90,7 @@ def _target(output: Path | None, refresh: Path | None) -> Path:
 
 
 def _measure(
-    target: Path, refresh: Path | None, flags: "DeviceFlags", *, quick: bool
+    target: Path, refresh: Path | None, flags: "DeviceFlags", *, quick: bool, is_staged: bool
 ) -> dict[str, Any]:
     """Measure and write; what --json prints, and with --refresh the changes in words as `text`."""
     from plancc.executor.probe import probe
@@ -95,10 +101,11 @@ def _measure(
     from plancc.ir.topology import read_topology
 
     old = read_topology(refresh) if refresh else None
+    how = {"quick": quick, "is_staged": is_staged}
     options = (
-        options_to_refresh(old, flags, target, os.environ, quick=quick)
+        options_to_refresh(old, flags, target, os.environ, **how)
         if old
-        else options_from_flags(flags, target, os.environ, quick=quick)
+        else options_from_flags(flags, target, os.environ, **how)
     )
     began = time.monotonic()
     with Progress(options.num_steps) as progress:

@@ -40,6 +40,8 @@ class LocalProbe:
         match what:
             case "mode":
                 return self.mode(**fields)
+            case "staged":
+                return self.staged_problem(**fields)
             case "hop inside":
                 return self.hop_us(**fields)
             case "at once":
@@ -56,6 +58,10 @@ class LocalProbe:
         except RunFailed as error:  # a link may find out by itself
             problem = str(error)
         return ("p2p", None) if problem is None else ("staged", problem)
+
+    def staged_problem(self, source: str, target: str) -> str | None:
+        """What is wrong with bytes that go through memory of the host; None if nothing is."""
+        return payload_problem(lambda size: self.carry(source, target, size, is_staged=True))
 
     def carry(
         self, source: str, target: str, size: int, *, is_staged: bool = False

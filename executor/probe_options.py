@@ -9,6 +9,7 @@ from typing import Any
 from plancc.executor.backends import PROBES, probe_of
 from plancc.executor.machine import has_address
 from plancc.executor.probe import ProbeOptions
+from plancc.executor.probe_between import STAGED_NOTE
 from plancc.executor.probe_cards import declare_cards
 from plancc.executor.probe_cpu import declare_cpu_devices
 from plancc.executor.probe_kinds import DeclaredDevice
@@ -52,19 +53,22 @@ def refuse_device_flags(mode: str, flags: DeviceFlags) -> None:
 
 
 def options_from_flags(
-    flags: DeviceFlags, output: Path, environment: Mapping[str, str], *, quick: bool
-) -> ProbeOptions:
+    flags: DeviceFlags, output: Path, environment: Mapping[str, str], *, quick: bool,
+    is_staged: bool = False,
+) -> ProbeOptions:  # fmt: skip
     """What a new file is measured from. Raises BadInput naming flag, found and expected.
 
     CPU devices only where they are asked for, or where there is no card.
     """
     host = Host(name=_host_name(flags.host_name), address=_own_address(flags.address))
     devices = declare_cards(flags.cards, environment)
+    if is_staged and len(devices) < 2:
+        raise BadInput(f"--staged: expected two cards or more to have links between, found "
+                       f"{len(devices)}")  # fmt: skip
     if flags.wants_cpu or not devices:
         devices += _cpu_devices(flags, host.name)
-    return ProbeOptions(
-        topology_name(flags, output), host, devices, flags.dtype or "bfloat16", quick
-    )
+    name, dtype = topology_name(flags, output), flags.dtype or "bfloat16"
+    return ProbeOptions(name, host, devices, dtype, quick, is_staged)
 
 
 def _cpu_devices(flags: DeviceFlags, host: str) -> tuple[DeclaredDevice, ...]:
@@ -80,10 +84,11 @@ def _cpu_devices(flags: DeviceFlags, host: str) -> tuple[DeclaredDevice, ...]:
 
 
 def options_to_refresh(
-    old: Topology, flags: DeviceFlags, where: Path, environment: Mapping[str, str], *, quick: bool
-) -> ProbeOptions:
-    """The same devices as in `old`, found by uuid where they are cards. Raises BadInput for a
-    file of other machines."""
+    old: Topology, flags: DeviceFlags, where: Path, environment: Mapping[str, str], *, quick: bool,
+    is_staged: bool = False,
+) -> ProbeOptions:  # fmt: skip
+    """The same devices as in `old`, found by uuid where they are cards, and links staged again
+    that were so because it was asked. Raises BadInput for a file of other machines."""
     refuse_device_flags("--refresh", flags)
     if flags.name:
         raise BadInput(f"--refresh keeps the name that {where} has: leave out --name")
@@ -99,7 +104,9 @@ def options_to_refresh(
         probe_of(device.kind).again(device, str(where), environment) for device in old.devices
     )
     dtypes: list[DType] = [one for device in old.devices for one in device.tflops]
-    return ProbeOptions(old.name, old.hosts[0], devices, (dtypes or ["bfloat16"])[0], quick)
+    was_staged = any(link.note == STAGED_NOTE for link in old.links)
+    return ProbeOptions(old.name, old.hosts[0], devices, (dtypes or ["bfloat16"])[0], quick,
+                        is_staged or was_staged)  # fmt: skip
 
 
 def _one_each(flag: str, texts: tuple[str, ...], count: int, parse: Any) -> tuple[int, ...] | None:

@@ -48,7 +48,8 @@ class ProbeWorker:
                 return self._joined().hop_clocks(where=self._devices[name].device, **fields)
             case {"do": "exchange", "sizes": sizes, "times": times, "peers": peers}:
                 return [self._joined().exchange_us(size, times, peers) for size in sizes]
-            case {"do": "mode" | "hop inside" | "at once" | "exchange inside" as what, **fields}:
+            case {"do": "mode" | "staged" | "hop inside" | "at once" | "exchange inside" as what,
+                  **fields}:  # fmt: skip
                 return self._inside().answer(what, **fields)
         raise AssertionError(f"unknown request {request}")
 

@@ -6,9 +6,11 @@ from math import isfinite
 os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
 import pytest
+import torch
 from plancc_probe_seats import seats
 
 from plancc.executor import probe_local
+from plancc.executor.backend import cuda_link
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.executor.probe_local import LocalProbe
 from plancc.executor.probe_payload import KIB, payload_problem
@@ -28,6 +30,19 @@ def test_what_is_sent_arrives(probe: LocalProbe, is_staged: bool) -> None:
         lambda size: probe.carry("gpu0", "gpu1", size, is_staged=is_staged), (64, KIB, 5 * KIB)
     )
     assert problem is None
+
+
+def test_a_staged_link_asks_nobody_whether_cards_reach_each_other(
+    probe: LocalProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a plan whose links are staged runs so where p2p would work, and where it would not."""
+    met: list[object] = []
+    monkeypatch.setattr(cuda_link, "_meet", lambda *ends: met.append(ends))
+    for is_staged, count in ((True, 0), (False, 1)):
+        carry = probe.carry("gpu0", "gpu1", 64, is_staged=is_staged)
+        payload = torch.arange(64, dtype=torch.uint8)
+        assert torch.equal(carry(payload), payload)
+        assert len(met) == count
 
 
 @pytest.mark.parametrize("is_staged", [False, True])

@@ -5,18 +5,19 @@ from typing import Any, cast
 
 import pytest
 
-from plancc.executor.probe_between import HOP_SIZES, INSIDE_SIZES, Between
+from plancc.executor.probe_between import HOP_SIZES, INSIDE_SIZES, STAGED_NOTE, Between
 from plancc.executor.probe_kinds import DeclaredDevice, WorkerDevices
 from plancc.executor.probe_pool import WorkerPool
+from plancc.ir.errors import RunFailed
 from plancc.ir.topology import Link
 
 
 class FakePool:
     """Answers as processes would; peer access from gpu1 to gpu0 is reported and not true."""
 
-    def __init__(self, *, shared: float = 1.0) -> None:
+    def __init__(self, *, shared: float = 1.0, lost: str | None = None) -> None:
         self.asked: list[dict[str, Any]] = []
-        self.shared = shared
+        self.shared, self.lost = shared, lost
 
     def ask(self, name: str, request: Mapping[str, Any], *, limit_s: float) -> Any:
         return self.ask_all({name: request}, limit_s=limit_s)[name]
@@ -32,6 +33,8 @@ class FakePool:
                 if (request["source"], request["target"]) == ("gpu1", "gpu0"):
                     return ["staged", "of 1.0 MiB sent, 8 byte(s) did not arrive"]
                 return ["p2p", None]
+            case "staged":
+                return self.lost
             case "hop inside":
                 return [(9.0 if request["is_staged"] else 4.0) + size / 1e4
                         for size in request["sizes"]]  # fmt: skip
@@ -50,12 +53,12 @@ def device(name: str, kind: str) -> DeclaredDevice:
     return DeclaredDevice(name, kind, f"GPU-{name}", 2**30, 2**30, None)
 
 
-def between(pool: FakePool, *workers: tuple[str, ...]) -> Between:
+def between(pool: FakePool, *workers: tuple[str, ...], is_staged: bool = False) -> Between:
     found = [
         WorkerDevices(",".join(names), names[0][:3], tuple(device(n, names[0][:3]) for n in names))
         for names in workers
     ]
-    return Between(cast("WorkerPool", pool), found, hop_times=1, host="h0")
+    return Between(cast("WorkerPool", pool), found, hop_times=1, host="h0", is_staged=is_staged)
 
 
 def silent(step: str) -> None:
@@ -89,6 +92,26 @@ def test_links_at_once_are_measured_in_the_modes_they_have() -> None:
     between(pool, ("gpu0", "gpu1")).links(silent)
     hops = [request["hops"] for request in pool.asked if request["do"] == "at once"]
     assert [("gpu0", "gpu1", False), ("gpu1", "gpu0", True)] in hops
+
+
+def test_links_are_staged_where_it_is_asked_though_p2p_would_work_and_the_file_says_so() -> None:
+    pool = FakePool()
+    asked = between(pool, ("gpu0", "gpu1", "gpu2"), is_staged=True)
+    links = asked.links(silent)
+    assert {(link.mode, link.note) for link in links} == {("staged", STAGED_NOTE)}
+    assert all(link.points and link.points[0][1] == pytest.approx(9.006) for link in links)
+    asked.exchanges(links, silent)
+    assert len(pool.asked[-1]["staged"]) == 6
+    assert {request["do"] for request in pool.asked} == {"staged", "hop inside", "at once",
+                                                         "exchange inside"}  # fmt: skip
+    (warning,) = asked.warnings
+    assert warning.endswith("as asked: plans from this file use no p2p")
+
+
+def test_a_staged_link_that_loses_bytes_ends_the_probe() -> None:
+    asked = between(FakePool(lost="of 1.0 KiB sent, 8 byte(s)"), ("gpu0", "gpu1"), is_staged=True)
+    with pytest.raises(RunFailed, match="gpu0 -> gpu1: through memory of the host, of 1"):
+        asked.links(silent)
 
 
 def test_cards_exchange_in_pairs_and_all_together() -> None:

@@ -10,6 +10,7 @@ from plancc.executor import probe_cpu, probe_cuda
 from plancc.executor.backend.cuda_host import Cards
 from plancc.executor.machine import Card
 from plancc.executor.probe import ProbeOptions
+from plancc.executor.probe_between import STAGED_NOTE
 from plancc.executor.probe_options import DeviceFlags, options_from_flags, options_to_refresh
 from plancc.ir.errors import BadInput
 
@@ -100,6 +101,26 @@ def test_refresh_finds_a_card_by_uuid_and_asks_what_is_free_now() -> None:
     assert [(one.name, one.uuid, one.free_bytes, one.reserve_bytes) for one in found] == [
         ("left", B, 3 * GIB, 7)
     ]
+
+
+def test_links_are_staged_where_it_is_asked_and_again_where_the_file_says_so() -> None:
+    found = options_from_flags(DeviceFlags(), HERE, {}, quick=False, is_staged=True)
+    assert (found.is_staged, options().is_staged) == (True, False)
+    old = card_topology(2)
+    devices = [one.model_copy(update={"uuid": uuid})
+               for one, uuid in zip(old.devices, (A, B), strict=True)]  # fmt: skip
+    for note in (None, STAGED_NOTE):
+        links = [link.model_copy(update={"note": note}) for link in old.links]
+        file = old.model_copy(update={"devices": tuple(devices), "links": tuple(links)})
+        again = options_to_refresh(file, DeviceFlags(), HERE, {}, quick=True)
+        assert again.is_staged == (note is not None)
+    asked = options_to_refresh(file, DeviceFlags(), HERE, {}, quick=True, is_staged=True)
+    assert asked.is_staged
+
+
+def test_one_card_has_no_links_that_could_be_staged() -> None:
+    with pytest.raises(BadInput, match=r"--staged: expected two cards or more .* found 1"):
+        options_from_flags(DeviceFlags(cards="0"), HERE, {}, quick=False, is_staged=True)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,16 @@ def test_refresh_takes_its_devices_from_the_file_alone(
     assert "leave out --cpu-devices" in capsys.readouterr().err
 
 
+def test_nothing_can_be_staged_without_cards_or_while_files_are_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("--staged", "-o", str(tmp_path / "topo.yaml")) == 2
+    assert "--staged: expected two cards or more" in capsys.readouterr().err
+    path = str(written(tmp_path, OTHER_KIND))
+    assert exit_code("--staged", "--join", path, path, "-o", path) == 2
+    assert "--join measures none" in capsys.readouterr().err
+
+
 def test_refresh_of_another_kind_of_device_leaves_the_file_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,10 +1,11 @@
 """Peer access that is reported and not true is found by bytes, whatever the fault."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from plancc_fake_device import FakeDevice, tiny_rank
+from plancc_fake_device import FakeDevice, FakeLink, tiny_rank
 
 from plancc.executor.probe_local import LocalProbe
 from plancc.executor.probe_payload import KIB, MIB, SIZES, Carry, payload_problem
@@ -113,6 +114,22 @@ def test_a_link_that_refuses_to_be_made_is_staged() -> None:
             raise RunFailed("what is written does not arrive")
 
     assert two(Refusing()).mode("a", "b") == ("staged", "what is written does not arrive")
+
+
+def test_bytes_through_the_host_are_checked_too() -> None:
+    class Losing(FakeLink):
+        def take_rows(self) -> torch.Tensor:
+            return fault_of_page(super().take_rows())
+
+    class LosingDevice(FakeDevice):
+        def link(self, *ends: object, shape: Any, dtype: Any, is_staged: bool, **how: Any) -> Any:
+            made = Losing if is_staged else FakeLink
+            return made(self, torch.zeros(shape, dtype=dtype), is_staged=is_staged)
+
+    assert two(FakeDevice()).answer("staged", source="a", target="b") is None
+    losing = two(LosingDevice())
+    assert losing.mode("a", "b") == ("p2p", None)
+    assert str(losing.staged_problem("a", "b")).startswith("of 1.0 KiB sent, ")
 
 
 def two(device: FakeDevice, *, can_reach: bool = True) -> LocalProbe:

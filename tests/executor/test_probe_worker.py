@@ -47,6 +47,7 @@ def test_each_device_of_the_process_is_measured_by_name(ask: Asked) -> None:
 
 def test_links_and_exchanges_inside_the_process_are_measured(ask: Asked) -> None:
     assert ask(do="mode", source="a", target="b") == ["p2p", None]
+    assert ask(do="staged", source="a", target="b") is None
     hops = ask(do="hop inside", source="a", target="c", is_staged=True, sizes=[64, MIB],
                seconds=0.0)  # fmt: skip
     at_once = ask(do="at once", hops=[["a", "b", False], ["b", "c", True]], size=MIB, seconds=0.0)
