@@ -20,6 +20,9 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
 )
 """kind -> module:class. A test may hand in another table."""
 
+ON_DEVICE = frozenset({"cuda"})
+"""Kinds whose rows lie in memory that the host does not read."""
+
 _IN_HOST_MEMORY = "plancc.executor.backend.cpu_host:InHostMemory"
 HOSTS: Mapping[str, str] = MappingProxyType(
     {

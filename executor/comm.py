@@ -32,7 +32,7 @@ class Group:
         options = _GLOO._Options()
         options._devices = [_GLOO.create_device(hostname=address)]
         options._timeout = _NEVER
-        self._gloo = _GLOO(store, index, size, options)
+        self.store, self._gloo = store, _GLOO(store, index, size, options)
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> Any:
         return self._gloo.send([tensor], peer, tag)

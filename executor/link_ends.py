@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plancc.executor.backend.api import Link
+from plancc.executor.backend.api import Link, Wire
 from plancc.executor.comm import GlooInlet, GlooOutlet, Group, RowSlots, WatchedInlet
 from plancc.executor.exchange import DirectOutlet, Exchanger
 from plancc.executor.links import Inlet, LocalLink, Outlet
 from plancc.executor.seats import Seat, seats_of, steps_in_flight
 from plancc.executor.step_codec import body_words_of
+from plancc.executor.wires import WirePlan, flow_of, wires_of
 from plancc.ir.plan import Plan, PlanLink
 from plancc.ir.sizes import step_rows
 
@@ -40,6 +41,21 @@ class LinkEnds:
             for index, link in enumerate(plan.links)
             if {link.from_, link.to} <= mine.keys()
         }
+        self._wires: dict[int, tuple[Wire, WirePlan]] = {}
+        for wire in wires_of(plan):
+            self._open(wire)
+
+    def _open(self, wire: WirePlan) -> None:
+        """The wire's end of a rank of this process, if one is of it."""
+        for rank in self._mine.keys() & set(wire.ranks):
+            assert not set(wire.links) & self._wires.keys(), "a wire's ranks are a process each"
+            assert self._group is not None, "a wire leaves the process"
+            opened = self._mine[rank].backend.wire(
+                self._mine[rank].model, store=self._group.store, name=wire.name,
+                place=wire.ranks.index(rank), size=len(wire.ranks),
+                sources=wire.sources(self._plan, rank), targets=wire.targets(self._plan, rank),
+            )  # fmt: skip
+            self._wires |= {link: (opened, wire) for link in wire.links}
 
     @property
     def row_links(self) -> tuple[Link, ...]:
@@ -56,7 +72,7 @@ class LinkEnds:
         return source.backend.link(
             source.model, target.model, shape=shape, dtype=dtype,
             is_staged=link.transport == "staged",
-            in_place=link.payload == "partial" or self._is_inside(link),
+            in_place=flow_of(self._plan, link) != "rows",
         )  # fmt: skip
 
     def inlets(self, rank: int) -> Mapping[int, Inlet]:
@@ -84,6 +100,11 @@ class LinkEnds:
     def _inlet(self, index: int, link: PlanLink) -> Inlet:
         if index in self._local:
             return self._local[index]
+        if index in self._wires:
+            wire, where = self._wires[index]
+            shape, dtype = self._rows_of(link)
+            return wire.inlet(where.ranks.index(link.from_), flow_of(self._plan, link),
+                              shape=shape, dtype=dtype)  # fmt: skip
         assert self._group is not None
         inlet = GlooInlet(
             self._group, self._home[link.from_], index, self._slots(link), self._rows(link),
@@ -94,18 +115,15 @@ class LinkEnds:
     def _outlet(self, index: int, link: PlanLink) -> Outlet:
         if index in self._local:
             return self._local[index]
+        if index in self._wires:
+            wire, where = self._wires[index]
+            return wire.outlet(where.ranks.index(link.to), flow_of(self._plan, link))
         assert self._group is not None
         peer = self._home[link.to]
-        if link.payload == "partial" or self._is_inside(link):
+        if link.payload != "step" and flow_of(self._plan, link) != "rows":
             return DirectOutlet(self._group, peer, index)
         return GlooOutlet(self._group, peer, index, self._slots(link), self._shared_rows(link),
                           self._body(link))  # fmt: skip
-
-    def _is_inside(self, link: PlanLink) -> bool:
-        """An owner's normed rows: it writes the next ones when all have answered these."""
-        source, target = self._seats[link.from_], self._seats[link.to]
-        owned = source.group is not None and source.group.mixer == "owned"
-        return link.payload == "hidden" and source.stage == target.stage and owned
 
     def _shared_rows(self, link: PlanLink) -> RowSlots | None:
         """Rows that leave for several ranks of a stage leave from one buffer."""

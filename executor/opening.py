@@ -12,6 +12,8 @@ from plancc.executor.pulse import Pulse
 from plancc.executor.rank import OnLogits, OnReport, Rank
 from plancc.executor.ranks import LocalRanks
 from plancc.executor.seats import Seat, seats_of, worker_named
+from plancc.executor.tail import Tail
+from plancc.executor.wires import tail_of
 from plancc.ir.plan import Plan
 from plancc.ir.sizes import kv_bytes_per_token_of
 
@@ -80,6 +82,9 @@ def link_up(
     ]
     recorder = _recorder(plan, opened, ends)
     all_here = len(opened) == len(seats_of(plan))
+    if not all_here:
+        for rank, item in zip(ranks, opened, strict=True):
+            rank.tail = _tail(plan, rank, item.backend)
     return LocalRanks(ranks, pulse, news, recorder, are_all_here=all_here)
 
 
@@ -88,6 +93,13 @@ def _recorder(plan: Plan, opened: tuple[OpenSeat, ...], ends: LinkEnds) -> Recor
     if len(opened) < len(seats_of(plan)) or len({item.seat.kind for item in opened}) > 1:
         return None
     return opened[0].backend.recorder([item.model for item in opened], ends.row_links)
+
+
+def _tail(plan: Plan, rank: Rank, backend: Backend) -> Tail | None:
+    """Where the rank's rows all go by wires, on a device that has steps launched as one."""
+    first = tail_of(plan, rank.seat)
+    recorder = backend.recorder([rank.model], ()) if first is not None else None
+    return Tail(rank, recorder, first) if recorder is not None and first is not None else None
 
 
 def _kv_layers(plan: Plan, seat: Seat) -> tuple[int, ...]:

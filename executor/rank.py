@@ -48,7 +48,8 @@ class Rank:
     sampled: torch.Tensor | None = None  # the logits of the last step, at the driver
     _flights: deque[Flight] = field(default_factory=deque)
     times: RankTimes = field(default_factory=RankTimes)
-    _output: torch.Tensor | None = None
+    tail: Callable[[Flight], None] | None = None  # launches what is left of a decode step, as one
+    output: torch.Tensor | None = None
 
     @property
     def num_flights(self) -> int:
@@ -66,14 +67,14 @@ class Rank:
         self.waits_for = None
         has_moved, limit = False, len(self.seat.program.instructions)
         for flight in list(self._flights):
-            has_moved |= self._fly(flight, limit)
+            has_moved |= self.fly(flight, limit)
             if flight.at < len(self.seat.program.instructions):
                 item = self.seat.program.instructions[flight.at]
                 if not isinstance(item, Recv):
                     break  # its rows are in this rank's scratch: nothing may overwrite them
                 limit = self._first_recv[item.link]
         while self._flights and self._flights[0].at == len(self.seat.program.instructions):
-            self._land(self._flights.popleft())
+            self.land(self._flights.popleft())
         return has_moved
 
     def allocated_bytes(self) -> dict[str, int]:
@@ -82,9 +83,8 @@ class Rank:
         outlets = sum(outlet.buffer_bytes for outlet in self.outlets.values()
                       if outlet.leaves_process)  # fmt: skip
         held = self.model.allocated_bytes()
-        exchanged = held.get("hop_buffers", 0)
-        exchanged += self.exchanger.buffer_bytes if self.exchanger else 0
-        return {**held, "hop_buffers": inlets + outlets + exchanged}
+        exchanged = self.exchanger.buffer_bytes if self.exchanger else 0
+        return held | {"hop_buffers": held.get("hop_buffers", 0) + inlets + outlets + exchanged}
 
     def report(self, ask: ReportAsk) -> None:
         """Pass the question on, and answer it."""
@@ -108,7 +108,7 @@ class Rank:
 
     def _is_finite(self) -> bool:
         """Whether the output of the last segment was."""
-        return self._output is None or bool(torch.isfinite(self.model.read(self._output)).all())
+        return self.output is None or bool(torch.isfinite(self.model.read(self.output)).all())
 
     @cached_property
     def _first_recv(self) -> dict[int, int]:
@@ -126,11 +126,13 @@ class Rank:
         if step.is_timed:
             self.model.set_clock()
 
-    def _fly(self, flight: Flight, limit: int) -> bool:
+    def fly(self, flight: Flight, limit: int) -> bool:
         start, instructions = flight.at, self.seat.program.instructions
         while flight.at < limit and self._execute(flight, instructions[flight.at]):
             flight.at += 1
             self.pulse.progress += 1
+            if self.tail is not None:
+                self.tail(flight)
         return flight.at > start
 
     def _execute(self, flight: Flight, item: Instruction) -> bool:
@@ -201,7 +203,7 @@ class Rank:
             exchanger.expect(flight.step.num_rows)
         self.model.begin(flight.step)
         start = self._now(flight)
-        flight.rows = self._output = self.model.run(item, flight.step, flight.rows)
+        flight.rows = self.output = self.model.run(item, flight.step, flight.rows)
         if exchanger:
             exchanger.release()
         flight.add_run(start, self._now(flight))
@@ -235,8 +237,7 @@ class Rank:
             return False
         is_news = link in self.step_links
         if flight.is_decode:
-            now = self._now_of_news() if is_news else self._now(flight)
-            self.times.mark_sent((link,), now)
+            self.times.mark_sent((link,), self._now_of_news() if is_news else self._now(flight))
         if is_news:
             outlet.send_message(flight.step)
             return True
@@ -244,6 +245,6 @@ class Rank:
         outlet.send_rows(self.model.read(flight.rows) if outlet.leaves_process else flight.rows)
         return True
 
-    def _land(self, flight: Flight) -> None:
+    def land(self, flight: Flight) -> None:
         if flight.is_decode:
             self.times.add(flight.runs, flight.exchanges)

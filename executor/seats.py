@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from plancc.executor.backends import ON_DEVICE
 from plancc.executor.group import Group
 from plancc.ir.errors import BadInput
 from plancc.ir.instruction import Sample
@@ -87,6 +88,13 @@ def steps_in_flight(plan: Plan) -> int:
 def refuse_what_cannot_run(plan: Plan) -> None:
     """Raises BadInput for a sound plan that asks for more than this executor has."""
     for index, link in enumerate(plan.links):
-        if link.transport == "nccl":
-            raise BadInput(f"links[{index}].transport: this planrun carries rows by gloo between "
+        kinds = {plan.device(plan.programs[rank].device).kind for rank in (link.from_, link.to)}
+        names = " and ".join(sorted(kinds))
+        if link.transport == "nccl" and (len(kinds) > 1 or not kinds <= ON_DEVICE):
+            raise BadInput(f"links[{index}].transport: rows of kind {names} go by gloo between "
                            f"processes, found nccl: compile with --workers host")  # fmt: skip
+        is_inside = plan.programs[link.from_].stage == plan.programs[link.to].stage
+        if link.transport == "gloo" and is_inside and link.payload != "step" and kinds & ON_DEVICE:
+            raise BadInput(f"links[{index}].transport: within a TP group of kind {names} rows go "
+                           f"by nccl or within a process, found gloo: give the group to one "
+                           f"host, or compile with --workers device")  # fmt: skip

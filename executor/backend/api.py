@@ -5,7 +5,7 @@ host waits only in `read`, `wait`, `Drawn.ids` and a stamp's `ns`.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -13,6 +13,7 @@ from plancc.executor.group import Group
 from plancc.executor.links import Inlet, Outlet
 from plancc.executor.stamps import Stamp
 from plancc.executor.step import Drawn, Step
+from plancc.executor.wires import Flow
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
@@ -102,14 +103,27 @@ class Link(Inlet, Outlet, Protocol):
         """Everything that was sent has been received, and done with."""
 
 
+class Wire(Protocol):
+    """A rank's end of a way to ranks of other processes, for rows that stay on devices.
+
+    Places number the ranks of a wire. Whoever sends or takes has it launched, and goes on: the
+    device does it in that order, and where it must wait for a peer, nothing behind it begins.
+    """
+
+    def outlet(self, place: int, flow: Flow) -> Outlet: ...
+
+    def inlet(self, place: int, flow: Flow, *, shape: tuple[int, ...], dtype: torch.dtype) -> Inlet:
+        """shape: [slots, rows, ...]. Partial rows are launched with all of an exchange at once."""
+
+
 class Recorder(Protocol):
-    """Decode steps of all ranks of a process, launched as one."""
+    """Decode steps of all ranks of a process, or what one rank does of them, launched as one."""
 
     def key(self, step: Step) -> Hashable:
         """Steps of one key have the same launches: as many rows, and reaching about as far."""
 
     def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Logits of a decode step that every rank has begun: what `launch` returns.
+        """The result of a decode step that every rank has begun: what `launch` returns.
 
         Launches of a former step of its key are repeated instead. Else `launch` is called twice,
         and the stamps of the second time are told anew by every repetition.
@@ -151,5 +165,13 @@ class Backend(Protocol):
         need not be copied where the target can read them.
         """
 
+    def wire(
+        self, model: RankModel, *, store: Any, name: str, place: int, size: int,
+        sources: Sequence[int], targets: Sequence[int],
+    ) -> Wire:  # fmt: skip
+        """Meet the wire's other ranks at a torch.distributed store, and open the ways from the
+        places `sources` and to `targets`. Raises RunFailed where what is sent does not arrive."""
+
     def recorder(self, models: Sequence[RankModel], links: Sequence[Link]) -> Recorder | None:
-        """For a process that has all ranks of a plan; None where nothing is won by one."""
+        """For ranks whose rows all stay on devices, and go among them by the links or to others by
+        wires; None where nothing is won by one."""

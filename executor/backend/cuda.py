@@ -2,9 +2,8 @@
 
 The llama family. Which kernel a row meets depends on its phase alone; kernels/gpu/README.md says
 what each sums and where it rounds. A rank has a stream of its own, and the host waits for it only
-where it reads. A decode step is a CUDA graph, one for each number of rows and length (to a power
-of two): of all ranks where they share this process, else of a segment. Eager launches give the
-same bits.
+where it reads. A decode step is a CUDA graph for each number of rows and length (to a power of
+two): of all ranks of this process, or of a segment. Eager launches give the same bits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from plancc.executor.backend.cuda_segment import Segments
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_stamps import DeviceClock, EventStamp
 from plancc.executor.backend.cuda_weights import allocate_weights
+from plancc.executor.backend.cuda_wire import CudaWires
 from plancc.executor.group import Group
 from plancc.executor.step import Step
 from plancc.ir.instruction import Run
@@ -39,7 +39,7 @@ from plancc.kernels.gpu.tilings import power_of_two
 _LEAST_REACH = 128  # what decode attention takes at once where heads are of usual width
 
 
-class CudaBackend:
+class CudaBackend(CudaWires):
     """Ranks on this machine's CUDA devices; on the host where Triton interprets."""
 
     def __init__(self, device: str = "cuda", *, uses_graphs: bool = True) -> None:
@@ -93,10 +93,10 @@ class CudaRank:
         slots = power_of_two(runtime.slots)
         self._staging = Staging(self._scratch["control"], slots, self._cache, self.stream)
         rows = step_rows(runtime.slots, runtime.prefill_chunk)
-        self._exchange = (CudaExchange(group, rows, model.hidden_size, dtype, device)
-                          if group else None)  # fmt: skip
+        self.exchange = (CudaExchange(group, rows, runtime.slots, model.hidden_size, dtype, device)
+                         if group else None)  # fmt: skip
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
-                                  self._scratch, self._staging, self._exchange,
+                                  self._scratch, self._staging, self.exchange,
                                   runtime.prefill_chunk)  # fmt: skip
         self._graphs: dict[Any, Any] = {}
         self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
@@ -134,7 +134,7 @@ class CudaRank:
         held = {"weights": self._weights.layer_bytes(), "kv": self._cache.allocated_bytes,
                 "blocks": self._weights.block_bytes()}  # fmt: skip
         held["workspace"] = self._arena_bytes - sum(held.values())
-        return held | {"hop_buffers": self._exchange.allocated_bytes if self._exchange else 0}
+        return held | {"hop_buffers": self.exchange.allocated_bytes if self.exchange else 0}
 
     def peak_bytes(self) -> int | None:
         """Of torch's allocator, for this rank and its neighbours."""
@@ -156,7 +156,7 @@ class CudaRank:
         num_rows, wants = step.num_rows, run.head and step.wants_logits
         self._check_pages(step)
         with self.on_stream():
-            has_sum = self._exchange is not None and self._exchange.begin(run)
+            has_sum = self.exchange is not None and self.exchange.begin(run)
             if not run.embed and not has_sum:
                 assert hidden is not None
                 self._segments.incoming = self._incoming(run, step, hidden)
@@ -165,7 +165,7 @@ class CudaRank:
             else:
                 self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
                                       wants_logits=wants)  # fmt: skip
-        ended = self._exchange.end(run, step) if self._exchange else None
+        ended = self.exchange.end(run, step) if self.exchange else None
         if ended is not None:
             return ended
         if not run.head:
@@ -174,8 +174,8 @@ class CudaRank:
 
     def take(self, layer: int, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """As GroupModel says; the parts may lie on other devices that this one can read."""
-        assert self._exchange is not None, "a rank of a TP group"
-        self._exchange.take(parts)
+        assert self.exchange is not None, "a rank of a TP group"
+        self.exchange.take(parts)
         return self._scratch["hidden"][: parts[0].shape[0]]
 
     def read(self, rows: torch.Tensor) -> torch.Tensor:
@@ -213,8 +213,8 @@ class CudaRank:
         """Where a segment reads its rows: where they are, if the kernels can and nothing else will
         stand there when their launches are repeated; else in scratch."""
         if run.part == "mlp":
-            assert self._exchange is not None
-            return self._exchange.bring(step, hidden, self._scratch["incoming"])
+            assert self.exchange is not None
+            return self.exchange.bring(step, hidden, self._scratch["incoming"])
         is_whole = step.phase == "prompt" or step.num_rows == power_of_two(step.num_rows)
         is_fixed = step.phase == "prompt" or self.is_recorded or not self._uses_graphs
         if hidden.device == self.device and is_whole and is_fixed:
@@ -231,7 +231,7 @@ class CudaRank:
 
     def _decode(self, run: Run, num_rows: int, longest: int, wants: bool) -> None:
         reach = self.reach(longest)
-        key = (run, num_rows, reach, wants, self._exchange.key if self._exchange else ())
+        key = (run, num_rows, reach, wants, self.exchange.key if self.exchange else ())
         self._graph(key, lambda: self._segments.decode(run, num_rows, reach, wants_logits=wants))
 
     def _graph(self, key: Any, launch: Callable[[], None]) -> None:

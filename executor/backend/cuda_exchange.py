@@ -35,9 +35,11 @@ class CudaExchange:
     """
 
     def __init__(
-        self, group: Group, rows: int, hidden_size: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.group, self._max_rows = group, rows
+        self, group: Group, rows: int, slots: int, hidden_size: int, dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        """rows: the most that a step has; slots: the most of decode."""
+        self.group, self._max_rows, self._max_decode_rows = group, rows, slots
         self._hidden_size, self._itemsize = hidden_size, dtype.itemsize
         tiles = group.shares[-1][1]
         spans = [subtree_roots(tiles, share) for share in group.shares]
@@ -79,7 +81,7 @@ class CudaExchange:
         self._parts = ()
         if run.part == "mixer":
             assert self.normed is not None
-            return self.normed[: self._normed_rows(step)]
+            return self.normed[: self.normed_rows(step.num_rows)]
         return self._rows(step.num_rows) if _ends_with_partials(run) else None
 
     def bring(self, step: Step, normed: Tensor, room: Tensor) -> Tensor:
@@ -87,7 +89,7 @@ class CudaExchange:
         are, another's in `room`, since a product reads them many times."""
         if self.group.is_owner:
             return normed
-        here = room[: self._normed_rows(step)]
+        here = room[: self.normed_rows(step.num_rows)]
         copy_rows(normed, here)
         return here
 
@@ -101,11 +103,12 @@ class CudaExchange:
         sums = normed[:ahead].view(-1)[: count * chunks * _FP32 // itemsize].view(torch.float32)
         return normed[ahead : ahead + count], sums.view(count, chunks)
 
-    def _normed_rows(self, step: Step) -> int:
-        """Of what an owner sends in a step: decode rows are filled up to a power of two."""
-        if step.phase == "prompt":
-            return step.num_rows
-        count = power_of_two(step.num_rows)
+    def normed_rows(self, num_rows: int) -> int:
+        """Of what an owner sends in a step of so many rows: decode rows are filled up to a power
+        of two, and prompts of as few rows are sent alike, so that who receives need not be told."""
+        if num_rows > self._max_decode_rows:
+            return num_rows
+        count = power_of_two(num_rows)
         return count + squares_rows(count, self._hidden_size, self._itemsize)
 
     def take(self, parts: Sequence[Tensor]) -> None:

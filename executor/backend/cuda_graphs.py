@@ -1,7 +1,8 @@
 """A decode step of all ranks of this process as one CUDA graph: segments, hops and exchanges.
 
 The ranks' programs are interpreted once as usual and once more while their streams are captured.
-The driver's stream begins and ends the graph; the others are forked from it and joined.
+The driver's stream begins and ends the graph; the others are forked from it and joined. Of a rank
+that has its process for itself, what it does by wires is captured with the rest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ _Key = tuple[int, int, bool, bool]
 @dataclass(frozen=True)
 class _Recorded:
     graph: torch.cuda.CUDAGraph
-    logits: torch.Tensor
+    result: torch.Tensor
 
 
 class StepGraphs:
@@ -31,7 +32,7 @@ class StepGraphs:
 
     def __init__(self, ranks: Sequence["CudaRank"], links: Sequence[Link]) -> None:
         self._ranks, self._links = tuple(ranks), tuple(links)
-        self._main = next(rank for rank in ranks if rank.has_head)
+        self._main = next((rank for rank in ranks if rank.has_head), ranks[0])
         self._others = tuple(rank for rank in ranks if rank is not self._main)
         self._recorded: dict[_Key, _Recorded] = {}
 
@@ -46,19 +47,25 @@ class StepGraphs:
             return self._record(key, launch)
         with self._joined():
             found.graph.replay()
-        return found.logits
+        return found.result
 
     def _record(self, key: _Key, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The step's results are those of the first time; the second only fills the graph."""
         with self._plainly(), self._main.on_stream():
-            logits = launch()  # compiles what is new
+            result = launch()  # compiles what is new
             self._rest()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=self._main.stream), self._forked():
+            # other threads may ask the driver things meanwhile: NCCL's do
+            with (
+                torch.cuda.graph(
+                    graph, stream=self._main.stream, capture_error_mode="thread_local"
+                ),
+                self._forked(),
+            ):
                 launch()
             self._rest()
-        self._recorded[key] = _Recorded(graph, logits)
-        return logits
+        self._recorded[key] = _Recorded(graph, result)
+        return result
 
     @contextmanager
     def _forked(self) -> Iterator[None]:

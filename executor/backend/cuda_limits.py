@@ -74,9 +74,6 @@ def _group_problems(group: Group, model: ModelShape, runtime: Runtime) -> list[s
     found = []
     if len(group.shares) > MAX_RANKS:
         found.append(f"a TP group of {len(group.shares)} ranks: expected at most {MAX_RANKS}")
-    if len(runtime.workers) > 1:
-        found.append(f"{len(runtime.workers)} workers: a TP group on cards expects one process for "
-                     f"all devices of the plan (--workers host, one host)")  # fmt: skip
     if group.mixer == "owned":
         found += _owner_problems(model, runtime)
     return found

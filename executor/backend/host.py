@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from plancc.executor.backend.api import Wire
 from plancc.executor.links import LocalLink
 from plancc.executor.step import Step
 
@@ -49,6 +50,10 @@ class HostLinks:
     ) -> LocalLink:  # fmt: skip
         """Zeros, so that the pages are there before the first step."""
         return LocalLink(torch.zeros(shape, dtype=dtype), shape[0])
+
+    def wire(self, model: Any, **asked: Any) -> Wire:
+        """Rows of such ranks go by gloo, and a plan that says otherwise has been refused."""
+        raise AssertionError(f"no wire for {model}")
 
     def recorder(self, models: Sequence[Any], links: Sequence[Any]) -> None:
         """Nothing is won by launching a step as one."""

@@ -74,13 +74,15 @@ def group_plan(
     topology: Topology | None = None,
     head: Literal["first", "last"] = "last",
     workers: Sequence[Sequence[str]] = (),
+    workers_rule: str = "host",
     **ask: Any,
 ) -> Plan:
-    """`workers` may put several devices into one process, which changes the links' transport."""
+    """`workers` may put several devices into one process, which changes the links' transport;
+    `workers_rule` is what the ask says of them."""
     if topology is None:
         names = {name for stage in stages for name in stage.devices}
         topology = cpu_topology(len(names))
-    values = {"context": 64, "prefill_chunk": 16} | ask
+    values = {"context": 64, "prefill_chunk": 16, "workers": workers_rule} | ask
     state = lowered(manifest, topology, Ask.model_validate(values), stages, head)
     plan = draft_plan(state)
     return stamp(_joined(plan, workers) if workers else plan)
