@@ -41,3 +41,19 @@ def load(
     else:
         block = load_k(x, rows, start + tl.arange(0, BLOCK_K), end, PITCH, EVEN)
     return block
+
+
+@kernel
+def finish(
+    acc: tensor, bias: tensor, before: tensor, out: tensor, rows: tensor, columns: tensor,
+    num_rows: tensor,
+    N: tl.constexpr, PITCH: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Store a block of sums, plus bias [N], plus `before`, rounded once; rows are PITCH apart."""
+    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
+    at = rows[:, None].to(tl.int64) * PITCH + columns[None, :]
+    if bias is not None:
+        acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+    if before is not None:
+        acc += tl.load(before + at, mask=is_in, other=0.0).to(tl.float32)
+    tl.store(out + at, acc.to(out.dtype.element_ty), mask=is_in)

@@ -14,7 +14,7 @@ from triton.language import tensor
 from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
-from plancc.kernels.gpu.prompt_blocks import load_k, place
+from plancc.kernels.gpu.prompt_blocks import finish, load_k, place
 from plancc.kernels.gpu.prompt_tilings import is_copied, many_tiling, plain_tiling
 from plancc.kernels.gpu.prompt_tree import prompt_tree
 
@@ -38,13 +38,7 @@ def _linear(
         xs = load_k(x, x_rows, k + ks, K, K, K % BLOCK_K == 0)
         ws = load_k(w, w_rows, k + ks, K, K, K % BLOCK_K == 0)
         acc = product(xs, tl.trans(ws), acc)
-    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
-    at = rows[:, None].to(tl.int64) * N + columns[None, :]
-    if bias is not None:
-        acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
-    if before is not None:
-        acc += tl.load(before + at, mask=is_in, other=0.0).to(tl.float32)
-    tl.store(out + at, acc.to(out.dtype.element_ty), mask=is_in)
+    finish(acc, bias, before, out, rows, columns, num_rows, N, N)
 
 
 def prompt_linear(

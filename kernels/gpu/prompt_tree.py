@@ -14,7 +14,7 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry, kernel
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
-from plancc.kernels.gpu.prompt_blocks import load, place
+from plancc.kernels.gpu.prompt_blocks import finish, load, place
 from plancc.kernels.gpu.prompt_tilings import (
     ALL_HELD,
     PromptTiling,
@@ -140,13 +140,7 @@ def _tree(
             acc = _waiting_sum(x, w, waiting, x_rows, w_rows, m * BLOCK_M, n * BLOCK_N, PITCH,
                                WHOLE, OF, FIRST, GROUP, TILES, LEVELS, BLOCKS, EVEN, BLOCK_M,
                                BLOCK_N, BLOCK_K, HELD, SLOTS, COPIES, WARPS)  # fmt: skip
-        is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
-        at = rows[:, None].to(tl.int64) * OUT_PITCH + columns[None, :]
-        if bias is not None:
-            acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
-        if before is not None:
-            acc += tl.load(before + at, mask=is_in, other=0.0).to(tl.float32)
-        tl.store(out + at, acc.to(out.dtype.element_ty), mask=is_in)
+        finish(acc, bias, before, out, rows, columns, num_rows, N, OUT_PITCH)
 
 
 def prompt_tree(
