@@ -1,20 +1,26 @@
-"""One model in several shapes, on this machine's cards: what stages, hops and exchanges cost.
+"""One model in several shapes, on this machine's cards: what stages, groups, hops and exchanges
+cost, beside what the compiler predicts of the same shape.
 
 Prints one JSON line. Weights are random, made on the device, and the same in every shape, so the
-tokens must be; a table of what differs goes to stderr. Asserts no time.
+tokens must be. stderr has each shape as it ends, then a table: shape, transport, figure, predicted,
+measured, how far off; what no shape of its kind can beat; which shape was the fastest. Asserts no
+time.
 
-    python tests/bench/plans_gpu.py [--shapes "1,2,3,tp2,tp4"] [--modes Cards:p2p,Cards:staged]
+    python tests/bench/plans_gpu.py [--shapes 1,2,3,tp2,2xtp2] [--modes Cards:p2p,Cards:staged]
+                                    [--topology topo.yaml,staged.yaml]
 
-Mode Cards deals the ranks over all cards, OneCard has all on the first.
+Shapes are words of tests/support/plancc_card_shapes.py; `pick` and `pick-prefill` are what the
+compiler chooses for the topology. Mode Cards deals the ranks over all cards, OneCard has all on the
+first. A topology predicts where its links are of the mode's transport.
 """
 
 import argparse
 import gc
-import hashlib
 import json
 import statistics
 import sys
-from itertools import pairwise, product
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,154 +29,167 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 from decode_gpu import MODELS, commit
-from plancc_gpu_groups import part_of
-from plancc_gpu_plans import BACKENDS, on_cards
-from plancc_group_plans import group_plan, stage
+from plancc_card_shapes import (
+    Shape,
+    cards_of,
+    manifest_of_config,
+    seated_shape,
+    shape_of,
+    shape_plan,
+)
+from plancc_gpu_plans import BACKENDS, cards_here, on_cards
+from plancc_plan_figures import (
+    PREFILL,
+    STEP,
+    Figure,
+    bounds,
+    figures,
+    predicted_us,
+    table,
+    topology_for,
+    verdicts,
+)
+from plancc_random_run import RandomRun, digest_of, median_us
 
-from plancc.compiler.frontends.architectures import read_architecture
-from plancc.compiler.placement.placement import PlacedStage
-from plancc.executor.engine import Engine
-from plancc.executor.opening import link_up, open_models
-from plancc.executor.pulse import Pulse
-from plancc.executor.request import Outcome, RankReport, Request, Sampled
-from plancc.executor.seats import seats_of
-from plancc.executor.step_codec import ReportAsk
+from plancc.compiler.api import compile_passes
+from plancc.ir.ask import Ask
 from plancc.ir.manifest import ModelManifest
-from plancc.ir.plan import Plan
+from plancc.ir.topology import Topology, read_topology
 
-TILES, RUNS = 16, 3
-
-
-def stages_of(shape: str, layers: int) -> list[PlacedStage]:
-    """`3`: so many equal stages; `tp2`: one group; `2xtp2`: stages of groups."""
-    count, _, ranks = shape.partition("tp") if "tp" in shape else (shape, "", "1")
-    num_stages, num_ranks = int(count.rstrip("x") or 1), int(ranks)
-    cuts = [round(i * layers / num_stages) for i in range(num_stages + 1)]
-    tiles = [round(i * TILES / num_ranks) for i in range(1, num_ranks)]
-    mixer: Any = "replicated" if num_ranks > 1 else "single"
-    return [
-        stage(span, *(f"cpu{index * num_ranks + r}" for r in range(num_ranks)), tiles=tiles,
-              mixer=mixer)
-        for index, span in enumerate(pairwise(cuts))
-    ]  # fmt: skip
+PICKS: dict[str, Any] = {"pick": "latency", "pick-prefill": "prefill"}
 
 
-class Run:
-    """An opened plan with random weights, and its driver."""
+class Bench:
+    """What was asked, and what is known of the machine."""
 
-    def __init__(self, plan: Plan, mode: str) -> None:
-        self.plan, self.reports = plan, list[RankReport]()
-        opened = open_models(plan, seats_of(plan), BACKENDS[mode])
-        for item in opened:
-            for piece in item.model.pieces():
-                fill(piece, item.model.parameter(piece))
-        torch.cuda.synchronize()
-        self.engine = Engine(plan)
-        self.ranks = link_up(plan, opened, None, Pulse(), on_logits=self.engine.on_logits,
-                             on_report=self.reports.append)  # fmt: skip
-        self.engine.attach(self.ranks)
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        layers = asked.layers
+        self.manifest: ModelManifest = manifest_of_config(MODELS[asked.model], asked.model,
+                                                          num_layers=layers)  # fmt: skip
+        self.topologies = [read_topology(path) for path in asked.topology]
+        words = [word for word in asked.shapes if word not in PICKS]
+        self.shapes = {word: shape_of(word, self.manifest) for word in words}
+        self.picks: dict[tuple[str, str], str] = {}
+        self.rows: list[Figure] = []
 
-    def answer(self, prompt: int, tokens: int, **fields: Any) -> tuple[list[int], Outcome]:
-        vocab = self.plan.model.vocab_size or 1
-        ids = tuple(7919 * (i + 1) % vocab for i in range(prompt))
-        asked = Request(prompt_ids=ids, max_tokens=tokens, **fields)
-        *rows, outcome = self.engine.generate(asked)
-        assert isinstance(outcome, Outcome)
-        return [row.token for row in rows if isinstance(row, Sampled)], outcome
+    def topology(self, mode: str, transport: Any) -> Topology | None:
+        return topology_for(transport, _num_cards(mode), self.topologies)
 
-    def kv_of(self, outcome: Outcome) -> str:
-        """Of the KV rows of all layers after an answer: the same digits, the same bits."""
-        self.reports.clear()
-        self.engine.ask_reports(ReportAsk(outcome.slot, outcome.num_tokens, wants_kv=True))
-        kv = {layer: text for report in self.reports for layer, text in report.kv_sha256.items()}
-        return hashlib.sha256("".join(kv[layer] for layer in sorted(kv)).encode()).hexdigest()[:12]
+    def shape(self, word: str, mode: str, transport: Any) -> Shape | None:
+        """None for a pick that is one of the other shapes, which is measured anyhow."""
+        if word not in PICKS:
+            return self.shapes[word]
+        topology = self.topology(mode, transport)
+        assert topology is not None, f"{word} needs a --topology of {transport} links"
+        prompt = max(self.asked.prompts)
+        ask = Ask(context=min(prompt + self.asked.tokens, self.asked.context), prompt=prompt,
+                  prefill_chunk=self.asked.chunks[0], objective=PICKS[word])  # fmt: skip
+        placement = compile_passes(self.manifest, topology, ask, stop_after="place").placement
+        assert placement is not None
+        names = [device.name for device in topology.devices]
+        found = seated_shape(f"{word}-{transport}", placement.stages, names)
+        like = [other for other in self.shapes.values() if other.is_like(found)]
+        self.picks[transport, PICKS[word]] = (like or [found])[0].word
+        print(f"{found.word}: {found.stages}, as shape {(like or [found])[0].word}",
+              file=sys.stderr)  # fmt: skip
+        return None if like else self.shapes.setdefault(found.word, found)
 
-    def parts(self, prompt: int) -> dict[str, Any]:
-        """Medians, us: each rank's segments a step, hops, and exchanges a layer."""
-        _, outcome = self.answer(prompt, 40, wants_times=True)
-        self.reports.clear()
-        self.engine.ask_reports(ReportAsk(outcome.slot, outcome.num_tokens, wants_kv=False))
-        ranks = {report.rank: report for report in self.reports}
-        hops = []
-        for index, link in enumerate(self.plan.links):
-            if link.payload == "hidden":
-                sent, got = ranks[link.from_].sent[index], ranks[link.to].received[index]
-                hops.append(median([b - a for a, b in zip(sent, got, strict=True)]))
-        layers = sum(b - a for a, b in (stage.layers for stage in self.plan.stages))
-        return {"segments_us": [median(ranks[r].run_ns) for r in sorted(ranks)], "hops_us": hops,
-                "exchange_us_a_layer": [median(ranks[r].exchange_ns) / layers for r in
-                                        sorted(ranks) if ranks[r].exchange_ns]}  # fmt: skip
-
-
-def median(times_ns: Any) -> float:
-    return round(statistics.median(times_ns) / 1e3, 1)
-
-
-def fill(piece: Any, view: torch.Tensor) -> None:
-    """The same numbers for the same piece of a tensor, whoever holds it."""
-    whole = torch.empty(piece.spec.shape, dtype=view.dtype, device=view.device)
-    whole.normal_(generator=torch.Generator(view.device).manual_seed(hash_of(piece.spec.name)))
-    if whole.dim() == 1:
-        whole.mul_(0.1).add_(1.0)
-    else:
-        whole.mul_(piece.spec.shape[1] ** -0.5)
-    view.copy_(part_of(whole, piece))
+    def measure(self, shape: Shape, mode: str, transport: Any, chunk: int) -> dict[str, Any]:
+        asked = self.asked
+        plan = shape_plan(self.manifest, shape, context=asked.context, prefill_chunk=chunk)
+        cards = cards_of(plan, _num_cards(mode))
+        run = RandomRun(on_cards(plan, transport, cards), BACKENDS[mode])
+        topology = self.topology(mode, transport)
+        run.answer(64, 200)  # compiles, and records graphs of every length that follows
+        found = {"shape": shape.word, "mode": mode, "transport": transport, "chunk": chunk}
+        for prompt in asked.prompts:
+            measured = _answers(run, prompt, asked)
+            here = measured.pop("figures")
+            predicted = {} if topology is None else predicted_us(
+                plan, topology, cards, prompt=prompt, context=prompt + asked.tokens // 2
+            )  # fmt: skip
+            self.rows += figures(shape.word, transport, chunk, prompt, here, predicted)
+            found[f"after {prompt}"] = measured | {"predicted_us": predicted}
+        return found
 
 
-def hash_of(name: str) -> int:
-    return sum((i + 1) * byte for i, byte in enumerate(name.encode()))
+def _answers(run: RandomRun, prompt: int, asked: argparse.Namespace) -> dict[str, Any]:
+    """Medians of several answers, and parts of a step."""
+    run.answer(prompt, 4)
+    times, prefills = [], []
+    for _ in range(asked.runs):
+        sampled, outcome = run.answer(prompt, asked.tokens)
+        times.append(statistics.median(outcome.decode_ns))
+        prefills.append(outcome.prefill_ns)
+    kv, parts = run.kv_of(outcome), run.parts(prompt)
+    step, prefill = median_us(times), median_us(prefills)
+    hops = {f"hop{stage}": us for stage, us in sorted(parts["hops_us"].items())}
+    exchanges = {f"exchange{i}": us for i, us in sorted(parts["exchange_us_a_layer"].items())}
+    return {
+        "step_us": step, "tok_s": round(1e6 / step, 1),
+        "prefill_tok_s": round(prompt * 1e6 / prefill),
+        "tokens": digest_of([row.token for row in sampled]),
+        "kv": digest_of([kv[layer] for layer in sorted(kv)]), **parts,
+        "figures": {STEP: step, PREFILL: prefill, **hops, **exchanges},
+    }  # fmt: skip
 
 
-def measure(manifest: ModelManifest, shape: str, mode: str, transport: Any, chunk: int,
-            asked: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
-    stages = stages_of(shape, len(manifest.layers))
-    plan = on_cards(group_plan(manifest, stages, context=8448, prefill_chunk=chunk), transport)
-    run = Run(plan, mode)
-    found: dict[str, Any] = {"shape": shape, "mode": mode, "transport": transport, "chunk": chunk}
-    run.answer(64, 200)  # compiles, and records graphs of every length that follows
-    for prompt in asked.prompts:
-        run.answer(prompt, 4)
-        times, prefills = [], []
-        for _ in range(RUNS):
-            tokens, outcome = run.answer(prompt, asked.tokens)
-            times.append(statistics.median(outcome.decode_ns))
-            prefills.append(outcome.prefill_ns)
-        found[f"after {prompt}"] = {
-            "step_us": median(times), "tok_s": round(1e9 / statistics.median(times), 1),
-            "prefill_tok_s": round(prompt * 1e9 / statistics.median(prefills)),
-            "tokens": hash_of(str(tokens)), "kv": run.kv_of(outcome),
-            **run.parts(prompt)}  # fmt: skip
-    return found
+def _num_cards(mode: str) -> int:
+    return len(cards_here()) if mode.endswith("Cards") else 1
+
+
+def _all(bench: Bench) -> Iterator[dict[str, Any]]:
+    asked = bench.asked
+    modes = [mode.split(":") for mode in asked.modes.split(",")]
+    for word, (mode, transport), chunk in product(asked.shapes, modes, asked.chunks):
+        try:
+            shape = bench.shape(word, mode, transport)
+            if shape is not None:
+                yield bench.measure(shape, mode, transport, chunk)
+        except Exception as error:  # the other shapes are worth knowing
+            yield {"shape": word, "mode": mode, "error": repr(error)[:300]}
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
 
 
-def main() -> None:
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--shapes", default="1,2,3,tp2,tp4")
+    parser.add_argument("--shapes", type=lambda text: text.split(","), default="1,2,3,tp2,tp4")
     parser.add_argument("--model", choices=sorted(MODELS), default="llama-8b")
+    parser.add_argument("--layers", type=int, help="fewer than the model has")
+    parser.add_argument("--context", type=int, default=8448)
     parser.add_argument("--chunks", type=_numbers, default=[512])
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--modes", default="OneCard:p2p")
     parser.add_argument("--prompts", type=_numbers, default=[64])
-    asked = parser.parse_args()
-    shape = read_architecture(MODELS[asked.model], where="config.json", name=asked.model,
-                              tied=None).shape  # fmt: skip
-    manifest = ModelManifest.model_validate(shape.model_dump() | {"format": "plancc.model/1"})
-    rows = []
-    for name, mode, chunk in product(asked.shapes.split(","), asked.modes.split(","), asked.chunks):
-        try:
-            rows.append(measure(manifest, name, *mode.split(":"), chunk, asked))
-        except Exception as error:  # the other shapes are worth knowing
-            rows.append({"shape": name, "mode": mode, "error": repr(error)[:300]})
-        print(rows[-1], file=sys.stderr, flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-    print(json.dumps({"bench": "plans_gpu", "device": torch.cuda.get_device_name(),
-                      "torch": torch.__version__, "model": asked.model, "commit": commit(),
-                      "rows": rows}))  # fmt: skip
+    parser.add_argument("--topology", type=lambda text: [Path(name) for name in text.split(",")],
+                        default=[], help="files of planprobe, with commas")  # fmt: skip
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = _asked()
+    bench, found = Bench(asked), list[dict[str, Any]]()
+    for row in _all(bench):
+        print(row, file=sys.stderr, flush=True)
+        found.append(row)
+    shapes = list(bench.shapes.values())
+    beaten = bounds(shapes, bench.manifest, bench.rows)
+    fastest = verdicts(bench.picks, bench.rows)
+    print(table(bench.rows), *beaten, *fastest, sep="\n", file=sys.stderr, flush=True)
+    print(json.dumps({
+        "bench": "plans_gpu", "device": torch.cuda.get_device_name(), "cards": len(cards_here()),
+        "torch": torch.__version__, "model": asked.model, "context": asked.context,
+        "commit": commit(), "rows": found,
+        "table": [vars(row) | {"off_percent": row.off_percent} for row in bench.rows],
+        "bounds": beaten, "fastest": fastest,
+    }))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 The backends are named by BACKENDS; a plan made for CPU devices is moved by `on_cards`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -76,14 +77,15 @@ def cards_here() -> list[str]:
             for i in range(count)]  # fmt: skip
 
 
-def on_cards(plan: Plan, transport: Transport = "p2p") -> Plan:
+def on_cards(plan: Plan, transport: Transport = "p2p", cards: Sequence[int] | None = None) -> Plan:
     """The same ranks on devices of kind cuda, in one worker; rows go by the transport.
 
-    Devices are dealt over the cards of this machine, if it has any.
+    Devices are dealt over the cards of this machine, if it has any: in their order, or as `cards`
+    says by number, one for each device.
     """
-    uuids = cards_here() or [None]
+    uuids, cards = cards_here() or [None], cards or range(len(plan.devices))
     devices = tuple(
-        device.model_copy(update={"kind": "cuda", "uuid": uuids[i % len(uuids)]})
-        for i, device in enumerate(plan.devices)
+        device.model_copy(update={"kind": "cuda", "uuid": uuids[card % len(uuids)]})
+        for card, device in zip(cards, plan.devices, strict=True)
     )
     return in_one_process(plan, transport).model_copy(update={"devices": devices})
