@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made, here and in the processes
+
 import pytest
 from plancc_apart import APART, answer_of, plan_on_cards
 from plancc_checkpoints import TinyLlama, write_checkpoint
@@ -30,9 +32,8 @@ GROUPS = [stage((0, 1), "gpu0", "gpu1", tiles=(1,), mixer="owned"),
 
 
 @pytest.fixture(autouse=True)
-def kernels_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+def backends_of_tests_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
 """Wires between processes: which there are, that ranks which meet on them get on, what ends do."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made, which other tests need so
 
 import pytest
 import torch
