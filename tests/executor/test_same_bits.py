@@ -115,3 +115,15 @@ def test_an_earlier_run_is_compared_by_what_one_device_answered() -> None:
     assert difference_from(new | {"question": {"layers": 2}}, new) == (
         "an earlier run was asked {'layers': 2}, this one {'layers': 4}"
     )
+
+
+def test_the_parts_of_a_step_are_told_by_stage(manifest: ModelManifest) -> None:
+    parts = opened(manifest, Case("2xtp2", 16)).parts(5)
+    assert (list(parts["hops_us"]), list(parts["exchange_us_a_layer"])) == ([0], [0, 1])
+    assert len(parts["segments_us"]) == 4
+    head_first = opened(manifest, Case("2h", 16)).parts(5)
+    assert sorted(head_first["hops_us"]) == [0, 1]
+    assert head_first["exchange_us_a_layer"] == {}
+    assert all(
+        us > 0 for us in (*parts["exchange_us_a_layer"].values(), *parts["hops_us"].values())
+    )
