@@ -11,12 +11,12 @@ from plancc.compiler.api import compile_passes
 from plancc.compiler.ask_flags import ask_from_flags
 from plancc.compiler.compilation import Compilation
 from plancc.compiler.explain_words import pins_sentence
-from plancc.compiler.files import write_whole
 from plancc.compiler.freeze import portable_source
 from plancc.compiler.pipeline import PASS_NAMES
 from plancc.compiler.spinner import spinner
 from plancc.compiler.summary import summary_data, summary_lines
 from plancc.ir.errors import BadInput, ClearNo, DoesNotFit
+from plancc.ir.files import write_whole
 from plancc.ir.graph_text import graph_text
 from plancc.ir.manifest import ModelManifest, read_manifest
 from plancc.ir.plan import Plan

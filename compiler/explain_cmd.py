@@ -84,7 +84,7 @@ def _compare(plan: Plan, path: Path, measured: Path, as_json: bool, html: Path |
     if html is None:
         show_measured(plan, report, Console(highlight=False))
         return
-    from plancc.compiler.files import write_whole
+    from plancc.ir.files import write_whole
 
     write_whole(html, measured_html(plan, report))
 
@@ -164,7 +164,7 @@ def _draw(plan: Plan, answer: Explanation, html: Path | None) -> None:
     if html is None:
         show_explanation(plan, answer, Console(highlight=False))
         return
-    from plancc.compiler.files import write_whole
     from plancc.compiler.render_explain import explanation_html
+    from plancc.ir.files import write_whole
 
     write_whole(html, explanation_html(plan, answer))

@@ -35,10 +35,10 @@ def manifest_command(
     Reads config.json and the headers of *.safetensors, and of the weights only what the
     fingerprint needs.
     """
-    from plancc.compiler.files import write_whole
     from plancc.compiler.manifest_of_folder import manifest_of_folder
     from plancc.compiler.manifest_yaml import manifest_text, relative_source
     from plancc.compiler.progress import byte_bar
+    from plancc.ir.files import write_whole
 
     with byte_bar("fingerprints") as bar:
         made = manifest_of_folder(

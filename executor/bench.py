@@ -8,10 +8,10 @@ from rich.console import Console
 from plancc.executor.bench_report import bench_report
 from plancc.executor.bench_screen import show_report
 from plancc.executor.messages import Report
-from plancc.executor.record import write_text_whole
 from plancc.executor.request import Outcome, Request
 from plancc.executor.session import LoadSummary, Session
 from plancc.ir.errors import BadInput
+from plancc.ir.files import write_whole
 from plancc.ir.plan import Plan
 
 _WARM_UP_TOKENS = 8
@@ -41,12 +41,12 @@ def run_bench(
     reports = session.reports(Report())
     report = bench_report(session.fleet.plan, load, len(request.prompt_ids), outcomes, timed,
                           reports)  # fmt: skip
-    if report_path is not None:
-        write_text_whole(report_path, json.dumps(report, indent=2) + "\n")
     if as_json:
-        print(json.dumps(report))
+        print(json.dumps(report), flush=True)
     else:
         show_report(report, Console(highlight=False))
+    if report_path is not None:  # last: what was measured has been said, should the disk be full
+        write_whole(report_path, json.dumps(report, indent=2) + "\n")
 
 
 def warm_ups(request: Request, context: int) -> tuple[Request, ...]:
@@ -66,10 +66,14 @@ def bench_prompt(plan: Plan, max_tokens: int, num_tokens: int | None = None) -> 
     for an answer."""
     context, vocab_size = plan.runtime.context, plan.model.vocab_size or 1
     predicted = plan.predicted.prefill.prompt if plan.predicted.prefill else _DEFAULT_PROMPT
-    count = num_tokens or min(predicted, context - max_tokens)
-    if not 1 <= count <= context - max_tokens:
-        raise BadInput(f"--bench: a prompt of {num_tokens or 'some'} and --max-tokens {max_tokens} "
-                       f"are more than the plan's context, {context}")  # fmt: skip
+    room = context - max_tokens
+    if room < 1:
+        raise BadInput(f"--bench: --max-tokens {max_tokens} leaves no room for a prompt: the "
+                       f"plan's context is {context}, so say at most {context - 1}")  # fmt: skip
+    count = num_tokens or min(predicted, room)
+    if count > room:
+        raise BadInput(f"--bench: a prompt of {count} and --max-tokens {max_tokens} are more than "
+                       f"the plan's context, {context}")  # fmt: skip
     return tuple(7919 * (index + 1) % vocab_size for index in range(count))
 
 

@@ -69,15 +69,14 @@ def run_prompt(
         Report(slot=outcome.slot, num_tokens=outcome.num_tokens, wants_kv=record is not None)
     )
     plan = session.fleet.plan
-    if record is not None:
-        rows = record_rows(plan, request.prompt_ids, answer.sampled, outcome, reports)
-        write_record(record, rows)
     report = run_report(plan, load, outcome, len(request.prompt_ids), reports)
     if as_json:
-        print(json.dumps(_answer_data(answer) | report))
-        return
-    for line in timing_lines(report):
+        print(json.dumps(_answer_data(answer) | report), flush=True)
+    for line in () if as_json else timing_lines(report):
         notes().print(line, markup=False)
+    if record is not None:  # last: all else has been said, should the disk be full
+        rows = record_rows(plan, request.prompt_ids, answer.sampled, outcome, reports)
+        write_record(record, rows)
 
 
 def _answer_data(answer: Answer) -> dict[str, Any]:

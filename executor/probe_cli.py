@@ -10,6 +10,7 @@ import click
 
 from plancc.ir.command import run_command
 from plancc.ir.errors import BadInput
+from plancc.ir.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from plancc.executor.probe_options import DeviceFlags
@@ -33,7 +34,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--cpu-threads", multiple=True, metavar="T",
               help="Threads of a CPU device, one value for all or one each; default: "
                    "cores / N.")  # fmt: skip
-@click.option("--dtype", type=click.Choice(["bfloat16", "float32"]),
+@click.option("--dtype", type=click.Choice(["bfloat16", "float16", "float32"]),
               help="Of the weights that are streamed; default bfloat16.")  # fmt: skip
 @click.option("--host-name", metavar="HOST", help="Default h0.")
 @click.option("--address", metavar="IP", help="Where its processes meet; default 127.0.0.1.")
@@ -84,8 +85,7 @@ def _target(output: Path | None, refresh: Path | None) -> Path:
     target = output or refresh
     if target is None:
         raise BadInput("expected -o FILE for the topology (or --refresh FILE), found neither")
-    if not target.parent.is_dir():
-        raise BadInput(f"{target}: no such folder {target.parent}")
+    refuse_unwritable(target)
     return target
 
 
@@ -97,7 +97,6 @@ def _measure(
     from plancc.executor.probe_compare import changes, describe_changes
     from plancc.executor.probe_options import options_from_flags, options_to_refresh
     from plancc.executor.probe_screen import Progress, show_summary
-    from plancc.executor.probe_yaml import write_topology
     from plancc.ir.topology import read_topology
 
     old = read_topology(refresh) if refresh else None
@@ -111,7 +110,7 @@ def _measure(
     with Progress(options.num_steps) as progress:
         measured = probe(options, progress.step)
     topology = measured.topology
-    write_topology(topology, target)
+    _write(topology, target)
     seconds = round(time.monotonic() - began, 1)
     show_summary(topology, target, f"measured in {seconds} s", measured.warnings)
     answer = {**_summary(topology, target), "seconds": seconds, "warnings": measured.warnings}
@@ -119,6 +118,17 @@ def _measure(
         moved = changes(old, topology)
         answer |= {"changes": [one.data() for one in moved], "text": describe_changes(moved)}
     return answer
+
+
+def _write(topology: "Topology", target: Path) -> None:
+    """What took minutes to measure goes to stdout where the file cannot be written after all."""
+    from plancc.executor.probe_yaml import to_yaml, write_topology
+
+    try:
+        write_topology(topology, target)
+    except BadInput:
+        click.echo(to_yaml(topology), nl=False)
+        raise
 
 
 def _join(

@@ -1,12 +1,11 @@
 """A topology as YAML that people read: a line for each group of a device's numbers."""
 
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plancc.ir.errors import BadInput
+from plancc.ir.files import write_whole
 from plancc.ir.topology import Device, Topology
 
 _GROUPS = (
@@ -38,14 +37,7 @@ def to_yaml(topology: Topology) -> str:
 
 def write_topology(topology: Topology, path: Path) -> None:
     """Replace the file as a whole, or leave it as it was. Raises BadInput when it cannot."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(to_yaml(topology), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot write the topology: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, to_yaml(topology))
 
 
 def _device_rows(device: Device) -> Iterator[str]:

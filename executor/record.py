@@ -12,13 +12,13 @@ positions. A token that ends the answer is recorded too.
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plancc.executor.request import Outcome, RankReport, Sampled
-from plancc.ir.errors import BadInput, RunFailed
+from plancc.ir.errors import RunFailed
+from plancc.ir.files import write_whole
 from plancc.ir.plan import Plan
 
 RECORD_FORMAT = "plancc.record/1"
@@ -64,22 +64,5 @@ def kv_of_layers(reports: Mapping[int, RankReport]) -> dict[int, str]:
     return {layer: text for layer, (_, text) in found.items()}
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Raises BadInput where a file could not be put: said before a run, not after it."""
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise BadInput(f"{path}: {path.parent} is no folder that can be written to")
-
-
-def write_text_whole(path: Path, text: str) -> None:
-    """The whole file or nothing: an interrupted run leaves what was there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise BadInput(f"{path}: cannot write it: {error.strerror}") from None
-
-
 def write_record(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    write_text_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))

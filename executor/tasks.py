@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from plancc.executor.options import Options
 from plancc.executor.preflight import Passed
-from plancc.executor.record import refuse_unwritable
 from plancc.executor.request import Request, check_request
 from plancc.executor.session import LoadSummary, Session
+from plancc.ir.files import refuse_unwritable
 from plancc.ir.plan import Plan
 
 Task = Callable[[Session, LoadSummary], None]

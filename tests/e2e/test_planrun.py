@@ -152,6 +152,22 @@ def test_bench_tells_measured_beside_predicted(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--bench", "--max-tokens", "2", "--report"], "decode step, p50"),
+        (["--prompt", "x", "--max-tokens", "2", "--json", "--record"], '"completion_tokens": 2'),
+    ],
+)
+def test_a_full_disk_costs_the_file_and_not_the_numbers(
+    home: Path, flags: list[str], told: str
+) -> None:
+    ran = run_planrun(home / "one.json", *flags, "/dev/full")
+    assert ran.code == 2
+    assert "/dev/full: cannot write it: No space left" in ran.err
+    assert told in ran.out
+
+
+@pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["--prompt", "x", "--repeat", "2"], "--repeat goes with --bench"),

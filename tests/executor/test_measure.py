@@ -86,6 +86,6 @@ def test_a_record_is_json_lines_of_what_must_be_equal(folder: Path, tmp_path: Pa
 
 
 def test_a_record_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"gone/run\.record: cannot write it"):
+    with pytest.raises(BadInput, match=r"gone/run\.record: cannot write it: No such"):
         write_record(tmp_path / "gone" / "run.record", [])
     assert list(tmp_path.iterdir()) == []

@@ -93,7 +93,7 @@ def test_what_a_card_has_free_is_compared_too() -> None:
 def test_a_file_that_cannot_be_written_is_a_user_error_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "topo.yaml"
     folder.mkdir()
-    with pytest.raises(BadInput, match="cannot write the topology"):
+    with pytest.raises(BadInput, match="expected a file to write, found a folder"):
         write_topology(build_topology(), folder)
     assert [entry.name for entry in tmp_path.iterdir()] == ["topo.yaml"]
 

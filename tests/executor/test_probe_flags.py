@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from plancc.executor import probe_cpu, probe_cuda
+from plancc.executor import probe, probe_cpu, probe_cuda
 from plancc.executor.backend.cuda_host import Cards
 from plancc.executor.probe_cli import planprobe
 from plancc.ir.command import exit_code_of
+from plancc.ir.document import parse_document
+from plancc.ir.topology import TOPOLOGY_FORMAT, Device, Host, Topology
 
 GIB = 2**30
 OTHER_KIND = """
@@ -16,6 +19,12 @@ name: card
 hosts: [{name: h0, address: 127.0.0.1}]
 devices: [{name: gpu0, host: h0, kind: tpu, total_bytes: 1 GiB, free_bytes: 1 GiB, read_gb_s: 9}]
 """
+MEASURED = Topology(
+    name="one",
+    hosts=(Host(name="h0", address="127.0.0.1"),),
+    devices=(Device(name="cpu0", host="h0", kind="cpu", total_bytes=GIB, free_bytes=GIB,
+                    read_gb_s=9.5),),
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +71,7 @@ def test_a_folder_that_is_not_there_is_named_before_measuring(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code("-o", str(tmp_path / "absent" / "topo.yaml")) == 2
-    assert "no such folder" in capsys.readouterr().err
+    assert "absent is no folder that can be written to" in capsys.readouterr().err
 
 
 def test_refresh_takes_its_devices_from_the_file_alone(
@@ -98,6 +107,23 @@ def test_refresh_of_a_file_that_is_no_topology_says_what_it_is(
     path = written(tmp_path, "format: plancc.model/1\n")
     assert exit_code("--refresh", str(path)) == 2
     assert "expected 'plancc.topology/1', found 'plancc.model/1'" in capsys.readouterr().err
+
+
+def test_what_was_measured_is_told_where_its_file_cannot_be_written_after_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = list[probe.ProbeOptions]()
+
+    def measure(options: probe.ProbeOptions, on_step: probe.OnStep) -> probe.Measured:
+        asked.append(options)
+        return probe.Measured(MEASURED, ())
+
+    monkeypatch.setattr(probe, "probe", measure)
+    assert exit_code("-o", "/dev/full", "--dtype", "float16") == 2
+    said = capsys.readouterr()
+    assert "/dev/full: cannot write it: No space left" in said.err
+    assert parse_document(Topology, yaml.safe_load(said.out), "stdout", TOPOLOGY_FORMAT) == MEASURED
+    assert [options.dtype for options in asked] == ["float16"]
 
 
 def exit_code(*flags: str) -> int:
