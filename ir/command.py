@@ -1,19 +1,21 @@
 """From an exception to an exit code: the one place where a command ends."""
 
 import sys
+import traceback
 from collections.abc import Callable
 
 import click
 
 from plancc.ir.errors import PlanccError
 
-INTERRUPTED = 130
+BROKEN, INTERRUPTED = 3, 130
 
 
 def run_command(command: click.Command) -> None:
     """Run a click command and exit: 0 yes, 1 a clear no, 2 bad input, 3 run failed, 130 Ctrl-C.
 
-    Errors meant for users go to stderr without a traceback; bugs keep theirs.
+    Errors meant for users go to stderr without a traceback; bugs keep theirs, and exit with 3: a
+    crash is no answer.
     """
     sys.exit(exit_code_of(lambda: command.main(standalone_mode=False)))
 
@@ -34,4 +36,7 @@ def exit_code_of(run: Callable[[], object]) -> int:
     except BrokenPipeError:  # the reader of our stdout has gone, as `head` does
         sys.stdout = None
         return 0
+    except Exception:
+        traceback.print_exc()
+        return BROKEN
     return result if isinstance(result, int) else 0
