@@ -28,7 +28,7 @@ def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
         for name, expected, found in facts:
             if expected != found:
                 yield f"device {device.name} {name}: the topology says {expected}, found {found}"
-        parts = device_parts(plan, measured)
+        parts = device_parts(plan, topology, measured)
         for name, found in device.ledger.parts().items():
             if parts[name] != found:
                 yield (
@@ -36,7 +36,7 @@ def memory_problems(plan: Plan, topology: Topology) -> Iterator[str]:
                 )
 
 
-def device_parts(plan: Plan, measured: Device) -> dict[str, int]:
+def device_parts(plan: Plan, topology: Topology, measured: Device) -> dict[str, int]:
     """Bytes of one device by ledger column, without the two sums."""
     seats = [
         (index, number)
@@ -52,7 +52,7 @@ def device_parts(plan: Plan, measured: Device) -> dict[str, int]:
         "blocks": _block_bytes(plan, measured.name),
         "hop_buffers": buffer_bytes(plan, measured.name),
         "workspace": sum(_workspace_bytes(plan, *seat, measured) for seat in seats),
-        "overhead": measured.overhead_bytes,
+        "overhead": topology.opened_bytes(measured, plan.ask.workers),
     }
 
 
@@ -62,7 +62,7 @@ def room_left(plan: Plan, topology: Topology) -> dict[str, int]:
     for device in plan.devices:
         measured = topology.device(device.name)
         assert measured is not None
-        total = sum(device_parts(plan, measured).values())
+        total = sum(device_parts(plan, topology, measured).values())
         left[device.name] = measured.free_bytes - measured.reserve_bytes - total
     return left
 

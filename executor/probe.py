@@ -126,6 +126,7 @@ def _measure_device(
         free_bytes=device.free_bytes,
         reserve_bytes=device.reserve_bytes,
         overhead_bytes=overhead_bytes,
+        wire_bytes=probe_of(device.kind).wire_bytes,
         read_points=rounded_points(rising(read)),
         tflops={options.dtype: matmul[-1][1]},
         matmul_points=matmul,

@@ -38,6 +38,7 @@ class CpuProbe:
     """KindProbe of devices that are a part of the host: they are declared, never found."""
 
     shares_process = False
+    wire_bytes = 0
 
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         return ()

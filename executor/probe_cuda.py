@@ -22,12 +22,14 @@ _LAYER_SHARE = 5  # a layer is 4 to 5 times its square matrix
 _ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
 _MATRIX = 128 * MIB  # a prompt's launches hide behind it
 _LEAST_ROWS = 64
+_WIRE_BYTES = 512 * MIB  # of NCCL, 16 channels of 10 MiB for each card that rows come from
 
 
 class CudaProbe:
     """KindProbe of CUDA cards: one process has them all, as in a run."""
 
     shares_process = True
+    wire_bytes = _WIRE_BYTES
 
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         return visible_cards(find_cards().cards, environment)

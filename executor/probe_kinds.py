@@ -58,6 +58,9 @@ class KindProbe(Protocol):
     shares_process: bool
     """Whether one process serves all devices of the kind that a host has, as in a run."""
 
+    wire_bytes: int
+    """What a process of its own takes on a device to reach those of the others; not measured."""
+
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         """Those that a process of this environment can open; none of a kind that has no cards."""
 

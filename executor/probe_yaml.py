@@ -10,7 +10,7 @@ from plancc.ir.topology import Device, Topology
 
 _GROUPS = (
     ("name", "host", "kind", "uuid", "threads"),
-    ("total_bytes", "free_bytes", "reserve_bytes", "overhead_bytes"),
+    ("total_bytes", "free_bytes", "reserve_bytes", "overhead_bytes", "wire_bytes"),
     ("read_gb_s", "read_points"),
     ("tflops", "matmul_points"),
     ("launch_us", "dtypes", "scratch"),
@@ -42,7 +42,7 @@ def write_topology(topology: Topology, path: Path) -> None:
 
 def _device_rows(device: Device) -> Iterator[str]:
     data = device.model_dump(mode="json", exclude_defaults=True)
-    for key in ("total_bytes", "free_bytes", "reserve_bytes", "overhead_bytes"):
+    for key in _GROUPS[1]:
         if key in data:
             data[key] = _bytes(data[key])
     lines = []

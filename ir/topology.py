@@ -28,6 +28,7 @@ class Device(Frozen):
     """One device. `kind` is a name for people and for the executor, and says how scratch is laid
     out where `scratch` does not; the compiler asks it nothing else.
 
+    wire_bytes: taken besides where each device has a process of its own that reaches the others'.
     read_points: (bytes of one weight-streaming kernel, us). matmul_points: (rows, TFLOP/s).
     Points win over the scalars read_gb_s and tflops.
     """
@@ -40,6 +41,7 @@ class Device(Frozen):
     free_bytes: PositiveBytes
     reserve_bytes: Bytes = 0
     overhead_bytes: Bytes = 0
+    wire_bytes: Bytes = 0
     read_gb_s: Number | None = None
     read_points: Points | None = None
     tflops: dict[DType, Number] = {}
@@ -50,12 +52,11 @@ class Device(Frozen):
     scratch: Layout | None = None
 
     @model_serializer(mode="wrap")
-    def _without_absent_scratch(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A file from before the field has the digest that it had."""
+    def _without_absent(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A file from before a field has the digest that it had."""
         data: dict[str, Any] = fields(self)
-        if self.scratch is None:
-            data.pop("scratch", None)
-        return data
+        return {key: value for key, value in data.items()
+                if value or key not in ("scratch", "wire_bytes")}  # fmt: skip
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> Self:
@@ -184,6 +185,14 @@ class Topology(Frozen):
 
     def device(self, name: str) -> Device | None:
         return next((device for device in self.devices if device.name == name), None)
+
+    def opened_bytes(self, device: Device, workers: Literal["host", "device"]) -> int:
+        """What is taken of a device that has a rank, before the rank: its overhead, and wires where
+        processes of one device each reach each other's (modes p2p and staged)."""
+        reaches = any(device.name in (link.from_, link.to) and link.mode in ("p2p", "staged")
+                      for link in self.links)  # fmt: skip
+        has_wires = workers == "device" and reaches
+        return device.overhead_bytes + (device.wire_bytes if has_wires else 0)
 
     def link(self, source: str, target: str) -> Link | None:
         """The measured row; None for a device to itself where no row was written."""

@@ -60,8 +60,8 @@ def _short_bytes(
     devices = [_device(topology, name) for name in names]
     need = {layout: full_tp_bytes(model, ask, context, len(names), layout)
             for layout in {device.layout for device in devices}}  # fmt: skip
-    return max((need[device.layout] + device.overhead_bytes - device.budget_bytes, device.name)
-               for device in devices)  # fmt: skip
+    return max((need[device.layout] + topology.opened_bytes(device, ask.workers)
+                - device.budget_bytes, device.name) for device in devices)  # fmt: skip
 
 
 def _value(

@@ -43,7 +43,7 @@ def _ledger(
         "hop_buffers": _hop_buffers(model, ask, placement, name),
         "workspace": sum(_workspace(model, ask, placement.context, stage, device)
                          for stage in here),
-        "overhead": device.overhead_bytes,
+        "overhead": topology.opened_bytes(device, ask.workers),
     }  # fmt: skip
     total = sum(parts.values())
     return Ledger(**parts, total=total, free_after=device.budget_bytes - total)

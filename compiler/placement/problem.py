@@ -150,7 +150,8 @@ class Problem:
     @cached_property
     def budgets(self) -> Table:
         """[seats] free - reserve - overhead."""
-        sizes = [device.budget_bytes - device.overhead_bytes for device in self.devices]
+        taken = self.topology.opened_bytes
+        sizes = [device.budget_bytes - taken(device, self.ask.workers) for device in self.devices]
         return np.array(sizes, np.int64)
 
     def block_bytes(self, name: str, *, beside_embed: bool = False) -> int:
