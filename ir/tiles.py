@@ -6,6 +6,7 @@ each maximal subtree inside its run; every rank adds what is left of the tree in
 """
 
 from collections.abc import Iterator
+from functools import cache
 
 MAX_TILES = 64
 DEFAULT_TILES = 16
@@ -36,6 +37,7 @@ def tree_nodes(first: int, end: int) -> Iterator[Span]:
     yield (first, end)
 
 
+@cache
 def subtree_roots(tiles: int, share: Span) -> tuple[Span, ...]:
     """The maximal nodes of the tree over [0, tiles) that lie inside `share`, in tile order."""
 
