@@ -1,8 +1,8 @@
 """The driver's side of a run: requests become steps, logits become tokens.
 
-Where all ranks are in this process and the driver's device can draw a request's tokens by itself, a
-step is begun before the token that it starts with has come to the host; else the host draws each
-token from the logits.
+Where the driver's device can draw a request's tokens by itself, it does; and where all ranks are in
+this process too, a step is begun before the token that it starts with has come to the host. Else
+the host draws each token from the logits.
 """
 
 import hashlib
@@ -97,11 +97,12 @@ class Engine:
     def _tokens(self, request: Request, slot: int) -> Iterator[Sampled]:
         """Without end: whoever asks knows when to stop."""
         position = len(request.prompt_ids)
-        is_ahead = self._ranks.are_all_here and _may_be_ahead(request)
+        is_ahead = self._ranks.are_all_here and not _wants_logits(request)
         if is_ahead and (drawn := self._draw()) is not None:
             yield from self._tokens_ahead(request, slot, drawn)
         while True:
-            sampled = self._sample(request, position)
+            with self._ranks.awaiting(is_short=position > len(request.prompt_ids)):
+                sampled = self._drawn(request, position) or self._sample(request, position)
             yield sampled
             self._decode(slot, position, (sampled.token,), None, request)
             position += 1
@@ -185,6 +186,11 @@ class Engine:
             if not self._ranks.advance():
                 self._ranks.wait()
 
+    def _drawn(self, request: Request, position: int) -> Sampled | None:
+        """The token that the device draws; None where the host has to draw it."""
+        drawn = None if _wants_logits(request) else self._draw()
+        return None if drawn is None else _sampled(request, drawn, position)
+
     def _sample(self, request: Request, position: int) -> Sampled:
         """Draw the token for `position` from the row that was just computed."""
         logits = self._logits()
@@ -214,10 +220,10 @@ class Engine:
         return found
 
 
-def _may_be_ahead(request: Request) -> bool:
-    """Whether nothing of the request needs logits on the host."""
+def _wants_logits(request: Request) -> bool:
+    """Whether something of the request needs logits on the host."""
     needs = request.wants_digests or request.logits_file or request.forced_ids
-    return request.temperature == 0 and not needs
+    return request.temperature > 0 or bool(needs)
 
 
 def _sampled(request: Request, drawn: Drawn, position: int) -> Sampled:

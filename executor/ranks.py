@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -60,6 +61,11 @@ class LocalRanks:
         self._pulse.progress += 1
         if step.is_timed and launches == self._launches:
             self._tell_times(step)
+
+    def awaiting(self, *, is_short: bool) -> AbstractContextManager[None]:
+        """While the host waits for what a step ends with. Where other processes have a part in a
+        short step, that is waiting for them: their rows may never come."""
+        return self._pulse.waiting() if is_short and not self.are_all_here else nullcontext()
 
     def advance(self) -> bool:
         """Let every rank do what it can; whether any did something."""

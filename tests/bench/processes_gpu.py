@@ -12,6 +12,7 @@ Shapes: one card; two stages; a TP group of two, mixers on both, or on one (tp2o
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -152,8 +153,9 @@ def run_worker(asked: argparse.Namespace) -> None:
     out.write_text(json.dumps({"wires_mib": worker.wires_mib}))
     if worker.engine is None:
         worker.follow()
-        return
-    print(json.dumps(worker.measure(asked.tokens, asked.prompts)), flush=True)
+    else:
+        print(json.dumps(worker.measure(asked.tokens, asked.prompts)), flush=True)
+    os._exit(0)  # NCCL would wait for the others before it goes
 
 
 def run_plan(plan: Plan, folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
