@@ -2,6 +2,7 @@
 
 import queue
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from plancc.executor.comm import Group, open_store
 from plancc.executor.control import Control
 from plancc.executor.engine import Engine
-from plancc.executor.failures import NonFinite
+from plancc.executor.failures import LinkBroken, NonFinite
 from plancc.executor.messages import (
     Admitted,
     Failed,
@@ -32,6 +33,7 @@ from plancc.executor.seats import Seat, seats_of, worker_named
 from plancc.executor.step_codec import ReportAsk
 from plancc.executor.weight_loader import RangeReader, load_rank
 from plancc.executor.weights import pieces_of
+from plancc.executor.wires import wires_of
 from plancc.ir.plan import Plan
 
 
@@ -63,10 +65,16 @@ class WorkerRun:
         )
         self.pulse.phase = "idle"
         self.control.send(Ready(allocated=ranks.allocated_bytes()))
-        if engine is None:
-            self._follow(ranks)
-        engine.attach(ranks)
-        self._drive(engine)
+        try:
+            if engine is None:
+                self._follow(ranks)
+            engine.attach(ranks)
+            self._drive(engine)
+        except torch.AcceleratorError as error:
+            if not wires_of(self.plan):
+                raise
+            traceback.print_exc()  # it may be our own bug; most likely a peer's memory is gone
+            raise LinkBroken(str(error).splitlines()[0]) from None
 
     def _load(self, seats: tuple[Seat, ...], admitted: Admitted) -> tuple[OpenSeat, ...]:
         self.pulse.phase = "load"
