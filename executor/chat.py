@@ -9,6 +9,7 @@ from plancc.executor.request import Request, check_request
 from plancc.executor.screen import notes
 from plancc.executor.session import Session
 from plancc.executor.text import ModelText
+from plancc.ir.errors import BadInput
 
 _HELP = "Ctrl-D or /exit ends, /new begins again."
 
@@ -55,6 +56,8 @@ def _lines() -> Iterator[str]:
             line = input("> " if is_typed else "").strip()
         except EOFError:
             return
+        except UnicodeDecodeError as error:
+            raise BadInput(f"the line is not UTF-8 text: {error.reason}") from None
         if line == "/exit":
             return
         if line:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plancc.executor.options import Options
+from plancc.executor.options import Options, flags_problem
 from plancc.executor.preflight import Machine, Passed, preflight
 from plancc.executor.sampling import Sampling
 from plancc.ir.command import run_command
 from plancc.ir.errors import PlanccError
+from plancc.ir.plan import read_plan
 from plancc.ir.version import VERSION
 
 if TYPE_CHECKING:
@@ -25,7 +26,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("plan", type=_FILE)
-@click.option("--prompt", help="Answer TEXT, through the model's chat template if it has one.")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="TEXT",
+    help="Answer TEXT, through the model's chat template if it has one. --bench and "
+    "--verify take it in place of ids that mean nothing; --verify takes several.",
+)
 @click.option("--weights", type=_FOLDER, help="Folder of safetensors and tokenizer; else "
               "$PLANCC_WEIGHTS/NAME, else the manifest's source beside the plan.")  # fmt: skip
 @click.option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True)
@@ -42,7 +50,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--prompt-tokens", type=click.IntRange(min=1), help="Length of --bench's prompt, "
               "which means nothing; without it, as the plan predicts.")  # fmt: skip
 @click.option("--verify", type=_FILE, metavar="ALT", help="Run this plan of the same model too, "
-              "and tell the first difference of logits, tokens and KV.")  # fmt: skip
+              "and tell the first difference of logits, tokens and KV; or how far apart they are, "
+              "where formats or kinds of device differ.")  # fmt: skip
+@click.option("--alt-weights", type=_FOLDER, help="--weights of ALT, where they are others.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--dry-run", is_flag=True, help="Only check that plan, weights and machine match.")
 @click.option("--record", type=_FILE, help="Write digests of logits and KV as JSON lines.")
@@ -57,7 +67,8 @@ def planrun(
     """Run PLAN on this machine."""
     sampling = Sampling(temperature, top_k, top_p, seed)
     options = Options(sampling=sampling, **flags)  # type: ignore[arg-type]
-    refuse_flags(options)
+    if words := flags_problem(options):
+        raise click.UsageError(words)
     try:
         return run(options, machine or Machine())
     except BrokenPipeError:  # the reader of our stdout has gone, as `head` does; click would say 1
@@ -65,32 +76,10 @@ def planrun(
         return 0
 
 
-def refuse_flags(options: Options) -> None:
-    """Raises a usage error for flags that do not go together."""
-    has_mode = options.bench or options.verify is not None
-    modes = [options.prompt is not None and not has_mode, options.chat, options.bench,
-             options.verify is not None]  # fmt: skip
-    if sum(modes) != 1 and not options.dry_run:
-        raise click.UsageError("say one of --prompt TEXT, --chat, --bench, --verify or --dry-run")
-    if options.raw and (options.chat or options.system is not None):
-        raise click.UsageError(
-            "--raw uses no chat template: it goes with neither --chat nor --system"
-        )
-    if options.record is not None and (options.chat or has_mode):
-        raise click.UsageError("--record goes with --prompt")
-    for name, is_given in (("--report", options.report is not None),
-                           ("--repeat", options.repeat != 1),
-                           ("--prompt-tokens", options.prompt_tokens is not None)):  # fmt: skip
-        if is_given and not options.bench:
-            raise click.UsageError(f"{name} goes with --bench")
-    if options.prompt_tokens is not None and options.prompt is not None:
-        raise click.UsageError("--prompt-tokens says how long a prompt without words is")
-
-
 def run(options: Options, machine: Machine) -> int:
     """Check everything, then start the workers and serve what was asked. The exit code."""
-    passed = _check(options.plan, options, machine)
-    other = _check(options.verify, options, machine) if options.verify else None
+    passed = _check(options.plan, options.weights, options, machine)
+    other = _check_other(passed, options, machine)
     if options.dry_run:
         words = f"{options.plan}: plan, weights and machine match; nothing was started"
         data = {"ok": True, "plan": passed.plan.digest, "weights": passed.weights.sha256,
@@ -108,12 +97,27 @@ def run(options: Options, machine: Machine) -> int:
     return 0
 
 
-def _check(path: Path, options: Options, machine: Machine) -> Passed:
+def _check_other(passed: Passed, options: Options, machine: Machine) -> Passed | None:
+    """The plan of --verify. --weights are its own too where both plans were made for the same."""
+    if options.verify is None:
+        return None
+    from plancc.executor.verify_models import refuse_other_weights, refuse_two_models
+
+    folder, plan = options.alt_weights, read_plan(options.verify)
+    refuse_two_models(passed.plan, plan)
+    if folder is None and plan.weights and plan.weights.sha256 == passed.weights.sha256:
+        folder = passed.weights.folder
+    other = _check(options.verify, folder, options, machine)
+    refuse_other_weights(passed, other, may_differ=options.alt_weights is not None)
+    return other
+
+
+def _check(path: Path, asked: Path | None, options: Options, machine: Machine) -> Passed:
     from plancc.executor.screen import hash_bar, notes
 
     console = notes()
     with hash_bar() as on_hashed:
-        passed = preflight(path, options.weights, os.environ, machine, on_hashed)
+        passed = preflight(path, asked, os.environ, machine, on_hashed)
     for warning in passed.warnings:
         console.print(f"warning: {warning}", markup=False)
     if options.verbose or options.dry_run:

@@ -28,13 +28,9 @@ def _prompt(options: Options, passed: Passed) -> Task:
     from plancc.executor.oneshot import run_prompt
     from plancc.executor.text import read_model_text
 
-    assert options.prompt is not None
+    (prompt,) = options.prompts
     text = read_model_text(passed.weights.folder, passed.plan.model.vocab_size or 0)
-    if options.raw or (text.template is None and options.system is None):
-        prompt_ids = text.encode_raw(options.prompt)
-    else:
-        turns = [{"role": "system", "content": options.system}] if options.system else []
-        prompt_ids = text.encode_chat([*turns, {"role": "user", "content": options.prompt}])
+    prompt_ids = text.encode_prompt(prompt, system=options.system, is_raw=options.raw)
     request = _checked(options.request(prompt_ids, text.stop_ids), passed.plan)
     return lambda session, load: run_prompt(
         session, load, text, request, as_json=options.as_json, record=options.record
@@ -57,11 +53,12 @@ def _bench(options: Options, passed: Passed) -> Task:
     from plancc.executor.text import read_model_text
 
     plan = passed.plan
-    if options.prompt is None:
-        prompt_ids = bench_prompt(plan, options.max_tokens, options.prompt_tokens)
-    else:
+    if options.prompts:
+        (prompt,) = options.prompts
         text = read_model_text(passed.weights.folder, plan.model.vocab_size or 0)
-        prompt_ids = text.encode_raw(options.prompt)
+        prompt_ids = text.encode_prompt(prompt, system=options.system, is_raw=options.raw)
+    else:
+        prompt_ids = bench_prompt(plan, options.max_tokens, options.prompt_tokens)
     request = _checked(options.request(prompt_ids, ()), plan)
     return lambda session, load: run_bench(
         session, load, request, repeat=options.repeat, as_json=options.as_json,

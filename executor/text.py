@@ -21,9 +21,20 @@ class ModelText:
     stop_ids: tuple[int, ...]
     bos_id: int | None
 
+    def encode_prompt(
+        self, prompt: str, *, system: str | None = None, is_raw: bool = False
+    ) -> tuple[int, ...]:
+        """Ids of one question: through the chat template if there is one, unless it is to be raw.
+        Raises BadInput for no token, for what is no text, and for a system turn without a template.
+        """
+        if is_raw or (self.template is None and system is None):
+            return self.encode_raw(prompt)
+        turns = [{"role": "system", "content": system}] if system else []
+        return self.encode_chat([*turns, {"role": "user", "content": prompt}])
+
     def encode_raw(self, text: str) -> tuple[int, ...]:
         """Ids of a plain text, with what the tokenizer adds of its own; never two BOS."""
-        ids = self.tokenizer.encode(text, add_special_tokens=True).ids
+        ids = self._ids(text, adds_special=True)
         return tuple(ids[1:] if self.bos_id is not None and ids[:2] == [self.bos_id] * 2 else ids)
 
     def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -33,7 +44,19 @@ class ModelText:
             raise BadInput("the model has no chat template (chat_template.jinja, or chat_template "
                            "in tokenizer_config.json): use --raw")  # fmt: skip
         text = self.template.render(messages)
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return tuple(self._ids(text, adds_special=False))
+
+    def _ids(self, text: str, *, adds_special: bool) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # Python keeps such bytes of an argument as surrogates
+            byte = ord(text[error.start]) & 0xFF
+            raise BadInput(f"the prompt is not UTF-8 text: found byte 0x{byte:02x} after "
+                           f"{text[: error.start][-20:]!r}") from None  # fmt: skip
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=adds_special).ids
+        if not ids:
+            raise BadInput("the prompt is empty: it has no token to begin with")
+        return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)

@@ -1,9 +1,9 @@
 """--verify: the same prompts under two plans of one model. Are the bits the same, or how far apart?
 
-Plans of one number format and one cache format must agree bit for bit, whatever their placements:
-the first difference is told, or equality. Where a plan says another format, equality is not
-promised: the second plan is fed the tokens of the first, and what is told is how much less likely
-it finds them (perplexity), KL divergence of its distributions, and how often both have one top.
+Plans that promise the same bits (verify_models.py) must agree whatever their placements: the first
+difference is told, or equality. Where they do not, the second plan is fed the tokens of the first,
+and what is told is how likely each finds them (perplexity), the KL divergence of its distributions,
+and how often both have one top.
 """
 
 import json
@@ -18,9 +18,9 @@ from plancc.executor.messages import Report
 from plancc.executor.record import kv_of_layers
 from plancc.executor.request import Outcome, Request, Sampled
 from plancc.executor.session import Session
-from plancc.ir.errors import Stale
 from plancc.ir.plan import Plan
 
+_SHORT_PROMPT = 7
 Logits = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -52,34 +52,18 @@ class Difference:
         return f"prompt {self.prompt}, {where}: {self.what} {one} and {other}"
 
 
-def is_exact(one: Plan, other: Plan) -> bool:
-    """Whether the plans promise the same bits."""
-    return (one.runtime.dtype, one.runtime.kv_dtype) == (
-        other.runtime.dtype,
-        other.runtime.kv_dtype,
-    )
-
-
-def refuse_two_models(one: Plan, other: Plan) -> None:
-    """Raises Stale where the plans are not of one model and the same weights."""
-    pairs = [("model", one.model.name, other.model.name)]
-    if one.weights and other.weights:
-        pairs.append(("weights", one.weights.sha256, other.weights.sha256))
-    different = tuple(f"{what}: {a[:16]} and {b[:16]}" for what, a, b in pairs if a != b)
-    if different:
-        raise Stale(tuple(f"--verify compares plans of one model: {text}" for text in different))
-
-
 def made_up_prompts(plans: Sequence[Plan], max_tokens: int) -> tuple[tuple[int, ...], ...]:
-    """A short one and one of several chunks, as far as every plan has room."""
-    room = min(plan.runtime.context for plan in plans) - max_tokens
+    """A short one and one of several chunks, as far as every plan has room beside the answers;
+    half of the smallest context where such answers leave none."""
+    context = min(plan.runtime.context for plan in plans)
+    room = context - max_tokens
+    if room < _SHORT_PROMPT:
+        room = max(1, context // 2)
     chunk = max(plan.runtime.prefill_chunk for plan in plans)
     vocab_size = min(plan.model.vocab_size or 1 for plan in plans)
-    counts = sorted({min(7, room), min(2 * chunk + 3, room)})
-    return tuple(
-        tuple(7919 * (index + 1) % vocab_size for index in range(count))
-        for count in counts if count > 0
-    )  # fmt: skip
+    counts = sorted({min(_SHORT_PROMPT, room), min(2 * chunk + 3, room)})
+    return tuple(tuple(7919 * (index + 1) % vocab_size for index in range(count))
+                 for count in counts)  # fmt: skip
 
 
 def see(session: Session, request: Request) -> Seen:
@@ -104,6 +88,11 @@ def first_difference(one: Sequence[Seen], other: Sequence[Seen]) -> Difference |
                 return Difference(prompt, "logits", at, None, found)
             if left.token != right.token:
                 return Difference(prompt, "tokens", at, None, (str(left.token), str(right.token)))
+        if len(a.sampled) != len(b.sampled):
+            longer = max(a.sampled, b.sampled, key=len)
+            at = longer[min(len(a.sampled), len(b.sampled))].position
+            found = (str(len(a.sampled)), str(len(b.sampled)))
+            return Difference(prompt, "numbers of tokens", at, None, found)
         for layer in sorted(a.kv.keys() | b.kv.keys()):
             found = (a.kv.get(layer, "none")[:16], b.kv.get(layer, "none")[:16])
             if a.kv.get(layer) != b.kv.get(layer):
@@ -118,9 +107,11 @@ def read_logits(path: Path, vocab_size: int) -> Logits:
 
 def distance(one: Logits, other: Logits, tokens: Sequence[int]) -> dict[str, float]:
     """Over the steps: perplexity of the tokens under each, KL(one || other) in nats, and the share
-    of steps with the same top token."""
+    of steps with the same top token. Each row of one stands beside the same step of the other."""
+    assert one.shape == other.shape, f"logits of {one.shape} and {other.shape}"
+    assert len(one) == len(tokens), f"{len(one)} rows of logits for {len(tokens)} tokens"
     rows = np.arange(len(tokens))
-    logs = [_log_softmax(logits[: len(tokens)]) for logits in (one, other)]
+    logs = [_log_softmax(logits) for logits in (one, other)]
     p = np.exp(logs[0])
     return {
         "perplexity": float(np.exp(-logs[0][rows, list(tokens)].mean())),
@@ -160,7 +151,7 @@ def words(data: dict[str, Any], difference: Difference | None) -> str:
     """One line for people."""
     if not data["exact"]:
         return (
-            f"not of one number format, so not compared by bits: perplexity of the first plan's "
+            f"not compared by bits ({'; '.join(data['because'])}): perplexity of the first plan's "
             f"{data['tokens']} tokens {data['perplexity']:.4f} and {data['other_perplexity']:.4f}, "
             f"KL divergence {data['kl_divergence']:.3g} nats, same top token in "
             f"{100 * data['top1_agreement']:.1f} % of steps"

@@ -50,7 +50,8 @@ def find_folder(
         f"{name}: {'not set' if place is None else f'{place} is no folder'}"
         for name, place in places.items()
     )
-    raise BadInput(f"no weights of {plan.model.name} found ({tried}); say --weights DIR")
+    raise BadInput(f"no weights of {plan.model.name} found ({tried}); say --weights DIR, or "
+                   f"--alt-weights DIR for the plan of --verify")  # fmt: skip
 
 
 def read_weights(

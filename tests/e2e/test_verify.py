@@ -1,7 +1,9 @@
 """planrun --verify: two plans of one model, bit for bit or by distance."""
 
+import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +25,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = manifest_of(write_checkpoint(home / "toy", SPEC), SPEC)
     other = manifest_of(write_checkpoint(home / "other", TinyLlama(num_layers=3, seed=1)),
                         TinyLlama(num_layers=3, seed=1))  # fmt: skip
+    half = dataclasses.replace(SPEC, dtype="bfloat16")
+    rounded = manifest_of(write_checkpoint(home / "rounded", half), half)
     one = [stage((0, 3), "cpu0")]
     group = [stage((0, 3), "cpu0", "cpu1", tiles=(5,), mixer="replicated")]
     for name, plan in {
         "one": group_plan(manifest, one),
         "group": group_plan(manifest, group, workers=[["cpu0", "cpu1"]], prefill_chunk=9),
         "short": group_plan(manifest, one, kv_dtype="bfloat16"),
+        "narrow": group_plan(manifest, one, context=40),
+        "rounded": group_plan(rounded, one, context=48),
         "other": group_plan(other, one),
     }.items():
         write_plan(plan, home / f"{name}.json")
@@ -54,10 +60,40 @@ def test_plans_of_two_cache_formats_are_compared_by_distance(home: Path) -> None
     assert data["other_perplexity"] == pytest.approx(data["perplexity"], rel=0.05)
 
 
+def test_answers_end_where_the_smaller_context_does(home: Path) -> None:
+    """Of the 128 tokens that are asked for where nothing is said."""
+    words = (home / "one.json", "--verify", home / "narrow.json", "--weights", home / "toy")
+    ran = run_planrun(*words)
+    assert (ran.code, ran.out.split(",")[0]) == (
+        0, "equal: logits and tokens of 53 steps of 2 prompt(s)",
+    ), ran.err  # fmt: skip
+    ran = run_planrun(*words, "--prompt", "x" * 60)
+    assert ran.code == 2
+    assert "the plan's context is 40" in ran.err
+
+
+def test_weights_of_two_formats_are_compared_by_distance(home: Path) -> None:
+    """Each plan with its own folder, several prompts, contexts of 64 and 48."""
+    ran = run_planrun(home / "one.json", "--verify", home / "rounded.json", "--weights",
+                      home / "toy", "--alt-weights", home / "rounded", "--prompt", "a bit",
+                      "--prompt", "two", "--raw")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "not compared by bits (dtype float32 and bfloat16; KV dtype" in ran.out
+    words = (r"perplexity of the first plan's (\d+) tokens ([\d.]+) and ([\d.]+), KL divergence "
+             r"([\d.e-]+) nats, same top token in ([\d.]+) %")  # fmt: skip
+    found = re.search(words, ran.out)
+    assert found, ran.out
+    tokens, one, other, divergence, agreement = map(float, found.groups())
+    assert 48 < tokens < 2 * 48
+    assert other == pytest.approx(one, rel=0.1)
+    assert 0 < divergence < 0.05
+    assert agreement > 80
+
+
 def test_plans_of_two_models_are_refused_before_anything_starts(home: Path) -> None:
     ran = run_planrun(home / "one.json", "--verify", home / "other.json", "--weights", home / "toy")
     assert ran.code == 1
-    assert "the plan was made for fingerprint" in ran.err
+    assert "--verify compares plans of one model: vocab_size: 300 and 320" in ran.err
     both = run_planrun(home / "one.json", "--verify", home / "group.json", "--bench")
     assert both.code == 2
     assert "say one of" in both.err
@@ -78,6 +114,7 @@ def seen(*rows: tuple[int, str], kv: str = "k") -> Seen:
         (seen((1, "x"), (2, "z")), "prompt 0, position 6: logits y and z"),
         (seen((1, "x"), (3, "y")), "prompt 0, position 6: tokens 2 and 3"),
         (seen((1, "x"), (2, "y"), kv="l"), "prompt 0, layer 1: KV k and l"),
+        (seen((1, "x")), "prompt 0, position 6: numbers of tokens 2 and 1"),
     ],
 )
 def test_the_first_difference_is_told_in_the_order_of_the_computation(
@@ -106,4 +143,5 @@ def test_made_up_prompts_leave_room_for_the_answer(home: Path) -> None:
     plan = read_plan(home / "one.json")  # context 64, chunks of 16
     assert [len(ids) for ids in made_up_prompts([plan], 24)] == [7, 35]
     assert [len(ids) for ids in made_up_prompts([plan], 40)] == [7, 24]
-    assert [len(ids) for ids in made_up_prompts([plan], 60)] == [4]
+    assert [len(ids) for ids in made_up_prompts([plan], 60)] == [7, 32]
+    assert [len(ids) for ids in made_up_prompts([plan], 128)] == [7, 32]

@@ -1,5 +1,6 @@
 """Prompts: templates write every special token themselves, raw prompts get the tokenizer's own."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from plancc_toy_tokenizer import write_tokenizer
 from tokenizers import Tokenizer, processors
 
+from plancc.executor.chat import _lines
 from plancc.executor.chat_template import ChatTemplate
 from plancc.executor.text import ModelText, read_model_text
 from plancc.ir.errors import BadInput
@@ -86,6 +88,24 @@ def test_what_a_template_refuses_or_may_not_do_is_told(source: str, said: str) -
 def test_turns_that_are_none_are_named(messages: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         ChatTemplate("x", {}).render(messages)
+
+
+def test_a_prompt_of_no_token_or_of_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path, 300)
+    text = read_model_text(tmp_path, 300)
+    with pytest.raises(BadInput, match="the prompt is empty"):
+        text.encode_prompt("", is_raw=True)
+    assert text.encode_prompt("") == text.encode_chat([{"role": "user", "content": ""}])
+    argument = b"what is \xff?".decode(errors="surrogateescape")
+    for is_raw in (True, False):
+        with pytest.raises(BadInput, match=r"not UTF-8 text: found byte 0xff after '.*what is '"):
+            text.encode_prompt(argument, is_raw=is_raw)
+
+
+def test_a_typed_line_that_is_no_text_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
+    with pytest.raises(BadInput, match="the line is not UTF-8 text"):
+        list(_lines())
 
 
 def test_a_missing_and_a_broken_tokenizer_are_named(tmp_path: Path) -> None:
