@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from plancc.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from plancc.executor.backend.api import Backend
+    from plancc.executor.group import Group
     from plancc.executor.machine import KindHost
     from plancc.executor.probe_kinds import KindProbe
+    from plancc.ir.manifest import ModelShape
+    from plancc.ir.plan import Runtime
+    from plancc.ir.tiles import Span
 
 BACKENDS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,6 +35,14 @@ HOSTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """kind -> what this machine has of it; these modules import no torch."""
+
+LIMITS: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "plancc.executor.backend.cpu_limits:check_rank",
+        "cuda": "plancc.executor.backend.cuda_limits:check_runnable",
+    }
+)
+"""kind -> what refuses a rank that its kernels do not serve; these modules import no torch."""
 
 PROBES: Mapping[str, str] = MappingProxyType(
     {
@@ -54,11 +66,25 @@ def host_of(kind: str, table: Mapping[str, str] = HOSTS) -> "KindHost":
     return cast("KindHost", _made(table.get(kind, _IN_HOST_MEMORY)))
 
 
+def refuse_unserved(
+    kind: str, model: "ModelShape", runtime: "Runtime", layers: "Span", tiles: "Span",
+    group: "Group | None",
+) -> None:  # fmt: skip
+    """Raises BadInput for a rank that a kind's kernels do not serve, as its backend does when it
+    opens one; silent for kinds that are not in the table."""
+    if kind in LIMITS:
+        _named(LIMITS[kind])(model, runtime, layers, tiles, group)
+
+
 def probe_of(kind: str, table: Mapping[str, str] = PROBES) -> "KindProbe":
     """How devices of a kind that is in the table are found and measured."""
     return cast("KindProbe", _made(table[kind]))
 
 
 def _made(where: str) -> object:
+    return _named(where)()
+
+
+def _named(where: str) -> Any:
     module, name = where.split(":")
-    return getattr(import_module(module), name)()
+    return getattr(import_module(module), name)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plancc.executor.backends import BACKENDS, HOSTS, host_of
+from plancc.executor.backends import BACKENDS, HOSTS, host_of, refuse_unserved
 from plancc.executor.machine import Look, available_bytes, has_address, num_cores
-from plancc.executor.seats import refuse_what_cannot_run
+from plancc.executor.seats import refuse_what_cannot_run, seats_of
 from plancc.executor.weights import (
     Weights,
     coverage_problem,
@@ -65,6 +65,7 @@ def preflight(
     if contradictions := plan_problems(plan):  # nothing else of such a plan means anything
         raise Stale((*problems, *contradictions))
     refuse_what_cannot_run(plan)
+    _refuse_what_kernels_lack(plan)
     looks = _looks(plan, machine, environment)
     problems += [*_host_problems(plan, machine), *_kind_problems(plan, machine)]
     problems += [
@@ -98,6 +99,19 @@ def _digest_problems(plan: Plan) -> list[str]:
         f"digest: the plan says {plan.digest[:16] or '(nothing)'}, its content gives "
         f"{found[:16]}: it was changed by hand; compile it again"
     ]
+
+
+def _refuse_what_kernels_lack(plan: Plan) -> None:
+    """Raises BadInput naming once what no kernel serves, of all ranks."""
+    lines: list[str] = []
+    for seat in seats_of(plan):
+        try:
+            refuse_unserved(seat.kind, plan.model, plan.runtime, seat.layers, seat.tiles,
+                            seat.group)  # fmt: skip
+        except BadInput as error:
+            lines += str(error).splitlines()
+    if lines:
+        raise BadInput("\n".join(dict.fromkeys(lines)))
 
 
 def _host_problems(plan: Plan, machine: Machine) -> list[str]:

@@ -1,12 +1,23 @@
-"""What the CPU kernels do not do: refused by name, before anything is allocated."""
+"""What the CPU kernels do not do: refused by name, before anything is allocated. Imports none."""
 
 from functools import partial
 
 from plancc.executor.backend.layer_limits import attention_problems, check_layers, dense_problems
+from plancc.executor.group import Group
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
+from plancc.ir.plan import Runtime
 from plancc.ir.tiles import Span
-from plancc.kernels.tables import MAX_HEAD_DIM, MAX_QUERIES_PER_KV_HEAD
+
+MAX_HEAD_DIM, MAX_QUERIES_PER_KV_HEAD = 256, 64
+"""As in plancc.kernels.tables, which takes long to import; a test compares them."""
+
+
+def check_rank(
+    model: ModelShape, runtime: Runtime, layers: Span, tiles: Span, group: Group | None
+) -> None:
+    """Raise BadInput for a rank of a plan that cannot be opened on a CPU device."""
+    check_runnable(model, layers)
 
 
 def check_runnable(model: ModelShape, layers: Span) -> None:

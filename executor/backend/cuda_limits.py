@@ -1,12 +1,15 @@
-"""What the GPU kernels do not do: refused by name, before anything is allocated."""
+"""What the GPU kernels do not do: refused by name, before anything is allocated.
+
+Asked before a run begins, too, where nothing may import torch: so what they say of themselves is
+said here again, and a test compares it.
+"""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
-
-from plancc.executor.backend.cuda_exchange import squares_rows
 from plancc.executor.backend.layer_limits import attention_problems, check_layers, dense_problems
 from plancc.executor.group import Group
+from plancc.ir.buffers import SQUARES_COLUMNS, power_of_two
 from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.errors import BadInput
 from plancc.ir.layers import DenseMlp, Layer
@@ -14,17 +17,23 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Runtime
 from plancc.ir.sizes import step_rows
 from plancc.ir.tiles import MAX_TILES, Span
-from plancc.kernels.gpu.card import card_of
-from plancc.kernels.gpu.roots import MAX_RANKS
-from plancc.kernels.gpu.tilings import power_of_two
+
+if TYPE_CHECKING:
+    import torch
 
 LEAST_CAPABILITY = (8, 0)
 """Of cards that multiply bfloat16 and load past their registers; all of them multiply float16."""
 MAX_SLOTS, MAX_HEAD_DIM, MAX_QUERIES = 64, 256, 64
+MAX_RANKS = 8
+_FP32 = 4
 
 
-def check_card(device: torch.device) -> None:
+def check_card(device: "torch.device") -> None:
     """Raise BadInput for a card that the kernels are not made for."""
+    import torch
+
+    from plancc.kernels.gpu.card import card_of
+
     found = card_of(device).capability
     if found < LEAST_CAPABILITY:
         raise BadInput(f"{device} is {torch.cuda.get_device_name(device)}: expected compute "
@@ -82,7 +91,7 @@ def _group_problems(group: Group, model: ModelShape, runtime: Runtime) -> list[s
 def _owner_problems(model: ModelShape, runtime: Runtime) -> list[str]:
     """What an owner sends for decode rows is more than those rows: see cuda_exchange."""
     rows, itemsize, found = power_of_two(runtime.slots), ITEMSIZE[model.dtype], []
-    needed = rows + squares_rows(rows, model.hidden_size, itemsize)
+    needed = rows + _squares_rows(rows, model.hidden_size, itemsize)
     if needed > step_rows(runtime.slots, runtime.prefill_chunk):
         found.append(f"prefill_chunk {runtime.prefill_chunk}: a TP group whose mixers one rank "
                      f"owns expects at least {needed} with {runtime.slots} slots")  # fmt: skip
@@ -90,3 +99,9 @@ def _owner_problems(model: ModelShape, runtime: Runtime) -> list[str]:
         found.append(f"hidden_size {model.hidden_size}: a TP group whose mixers one rank owns "
                      f"expects an even one")  # fmt: skip
     return found
+
+
+def _squares_rows(num_rows: int, hidden_size: int, itemsize: int) -> int:
+    """As cuda_exchange.squares_rows."""
+    sums = num_rows * -(-hidden_size // SQUARES_COLUMNS)
+    return -(-sums * _FP32 // (hidden_size * itemsize))

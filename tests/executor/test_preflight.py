@@ -1,6 +1,9 @@
 """Refusals before anything is started: all of them at once, each with both values."""
 
+import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +12,11 @@ import pytest
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_plans import build_plan, manifest_of, write_plan
 
+from plancc.executor.backend import cpu_limits, cuda_exchange, cuda_limits
 from plancc.executor.preflight import Machine, Passed, preflight
 from plancc.ir.errors import BadInput, PlanccError, Stale
+from plancc.kernels import tables
+from plancc.kernels.gpu import roots
 
 SPEC = TinyLlama(
     num_layers=2, hidden_size=32, intermediate_size=48, num_heads=2, num_kv_heads=1,
@@ -140,6 +146,44 @@ def test_everything_that_does_not_match_is_told_at_once(plan_path: Path, folder:
     assert text[2] == "device cpu0: the plan wants kind fake, found a backend for gpu only"
     assert text[3].startswith("device cpu1: the plan wants kind fake")
     assert text[4].startswith(f"weights {folder}: the plan was made for fingerprint")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_what_the_kernels_of_a_kind_lack_is_told_before_a_run(kind: str, folder: Path) -> None:
+    """As the backend says it when it opens a rank; each line once, whichever ranks it is of."""
+    manifest = manifest_of(folder, SPEC)
+    mlp = manifest.layers[1].mlp
+    assert mlp is not None
+    layer = manifest.layers[1].model_copy(update={"mlp": mlp.model_copy(update={"kind": "geglu"})})
+    odd = manifest.model_copy(update={"layers": (manifest.layers[0], layer)})
+    path = write_plan(build_plan(odd, (0, 1, 2), kind=kind), folder.parent / "odd.json")
+    with pytest.raises(BadInput) as error:
+        check(path)
+    head, *lines = problems(error)
+    assert head == f"toy cannot run on a {kind} device:"
+    assert len(lines) == 1
+    assert lines[0].startswith("layer 1: mlp: expected swiglu")
+    assert lines[0].endswith("found geglu")
+
+
+def test_what_kernels_lack_is_known_without_them() -> None:
+    code = (
+        "import sys; from plancc.executor.backends import LIMITS, _named; "
+        "[_named(where) for where in LIMITS.values()]; "
+        "print([name for name in ('torch', 'numba', 'triton') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    assert done.stdout == "[]\n"
+
+
+def test_limits_are_those_of_the_kernels() -> None:
+    assert (cpu_limits.MAX_HEAD_DIM, cpu_limits.MAX_QUERIES_PER_KV_HEAD) == (
+        tables.MAX_HEAD_DIM, tables.MAX_QUERIES_PER_KV_HEAD,
+    )  # fmt: skip
+    assert cuda_limits.MAX_RANKS == roots.MAX_RANKS
+    for shape in itertools.product((1, 8, 64), (32, 1000, 4096), (2, 4)):
+        assert cuda_limits._squares_rows(*shape) == cuda_exchange.squares_rows(*shape)
 
 
 def test_too_little_memory_is_told_with_what_is_short(plan_path: Path) -> None:
