@@ -4,7 +4,8 @@ The keys of a row are cut at every SPLIT tokens from position 0 on, whatever the
 split in two halves. A half is attended to by itself, all keys and values of a split on their way at
 once; the row's own key is added to the last half, and the halves are merged. A row of several
 splits has a program each, and a second kernel merges them (merge.py). Neither pages, nor other
-rows, nor the number of programs enter into a sum.
+rows, nor the number of programs enter into a sum. Where the cache's numbers are wider than the
+model's, half a split of them has no room: such a split is walked in smaller blocks.
 Where keys lie, and all of them but the row's own, is known before the kernel that makes q has
 ended, so reading begins before that (launch.py).
 Refused: head_dim over 256, more than 64 query heads for a K head.
@@ -17,7 +18,7 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
-from plancc.kernels.gpu.attend import add_own, append, attend_split, key_rows, load_keys
+from plancc.kernels.gpu.attend import LEAST, add_own, append, attend_split, key_rows, load_keys
 from plancc.kernels.gpu.jit import entry, kernel
 from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
 from plancc.kernels.gpu.merge import merge, merge_two
@@ -38,15 +39,40 @@ def _with_own(
 
 
 @kernel
-def _keep(
-    peak: tensor, mass: tensor, acc: tensor, sums: tensor, peaks: tensor, heads: tensor,
-    places: tensor, is_in: tensor,
-    SHARED: tl.constexpr,
+def _walk(
+    q: tensor, mine: tensor, value: tensor, keys: tensor, values: tensor, own: tensor,
+    split: tensor, position: tensor, seen: tensor, capacity: tensor, columns: tensor,
+    scale: tensor,
+    HEAD_DIM: tl.constexpr, STRIDE: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
 ) -> Any:  # fmt: skip
-    """Store what a split gave, for the merge."""
-    tl.store(sums + places, acc, mask=is_in)
-    tl.store(peaks + heads, peak, mask=heads < SHARED)
-    tl.store(peaks + SHARED + heads, mass, mask=heads < SHARED)
+    """A split's (peak, mass, acc), by BLOCKS blocks of BLOCK keys, merged one after the other."""
+    peak, mass = tl.full([q.shape[0]], LEAST, tl.float32), tl.zeros([q.shape[0]], tl.float32)
+    acc = tl.zeros([q.shape[0], q.shape[1]], tl.float32)
+    last = position // BLOCK - split * BLOCKS
+    for block in range(0, tl.minimum(BLOCKS, last + 1)):
+        at = (split * BLOCKS + block) * BLOCK + tl.arange(0, BLOCK)
+        is_seen = (at < position) & (at >= seen)
+        k, v = load_keys(keys, values, own, at, is_seen, capacity, columns, HEAD_DIM, STRIDE, PAGE,
+                         RING)  # fmt: skip
+        p, m, a = _with_own(q, k, v, is_seen, mine, value, block == last, scale)
+        peak, mass, acc = merge_two(peak, mass, acc, p, m, a)
+    return peak, mass, acc
+
+
+@kernel
+def _keep(
+    peak: tensor, mass: tensor, acc: tensor, out: tensor, sums: tensor, peaks: tensor,
+    item: tensor, heads: tensor, places: tensor, is_in: tensor,
+    SHARED: tl.constexpr, HEAD_DIM: tl.constexpr, IS_PART: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Store what a split gave, for the merge; or what all keys of a row give, in `out`."""
+    if IS_PART:
+        tl.store(sums + item * SHARED * HEAD_DIM + places, acc, mask=is_in)
+        tl.store(peaks + item * 2 * SHARED + heads, peak, mask=heads < SHARED)
+        tl.store(peaks + item * 2 * SHARED + SHARED + heads, mass, mask=heads < SHARED)
+    else:
+        tl.store(out + places, (acc / mass[:, None]).to(out.dtype.element_ty), mask=is_in)
 
 
 @kernel
@@ -61,13 +87,14 @@ def _place(
 
 @kernel
 def _own(
-    source: tensor, table: tensor, keys: tensor, values: tensor, place: tensor, writes: tensor,
-    head: tensor, heads: tensor, columns: tensor, is_in: tensor,
+    qkv: tensor, row: tensor, table: tensor, keys: tensor, values: tensor, place: tensor,
+    writes: tensor, head: tensor, heads: tensor, columns: tensor, is_in: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr,
 ) -> Any:  # fmt: skip
     """q [heads, D] of a K head, and the row's own k and v, which are appended."""
     SHARED: tl.constexpr = NUM_HEADS // KV_HEADS
+    source = qkv + row * (NUM_HEADS + 2 * KV_HEADS) * HEAD_DIM
     q = load_rotated(source + (heads[:, None] + head * SHARED) * HEAD_DIM, table,
                      columns[None, :], is_in, HEAD_DIM, ROTARY, HALF)  # fmt: skip
     k, v = append(source + head * HEAD_DIM, table, keys, values, place, writes, columns,
@@ -82,8 +109,8 @@ def _attention(
     capacity: tensor, window: tensor, scale: tensor, max_splits: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr,
-    RING: tl.constexpr, HALF_SPLIT: tl.constexpr, HALVES: tl.constexpr, IS_PART: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    RING: tl.constexpr, HALF_SPLIT: tl.constexpr, HALVES: tl.constexpr, BLOCKS: tl.constexpr,
+    IS_PART: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     let_next_start(OVERLAP)
     SPLIT: tl.constexpr = 2 * HALF_SPLIT
@@ -100,30 +127,31 @@ def _attention(
     keys, values = keys + head * HEAD_DIM, values + head * HEAD_DIM
     at, own_half = split * SPLIT + tl.arange(0, HALF_SPLIT), position // HALF_SPLIT - 2 * split
     is_seen, later = (at < position) & (at >= seen), at + HALF_SPLIT
-    k, v = load_keys(keys, values, own, at, is_seen, capacity, columns, HEAD_DIM, STRIDE, PAGE,
-                     RING)  # fmt: skip
+    if HALVES > 0:
+        k, v = load_keys(keys, values, own, at, is_seen, capacity, columns, HEAD_DIM, STRIDE, PAGE,
+                         RING)  # fmt: skip
     if HALVES == 2:
         is_late = (later < position) & (later >= seen)
         k1, v1 = load_keys(keys, values, own, later, is_late, capacity, columns, HEAD_DIM, STRIDE,
                            PAGE, RING)  # fmt: skip
     wait_for_previous(OVERLAP)  # only q, and the row's own k and v, are of this step
-    source = qkv + row * (NUM_HEADS + 2 * KV_HEADS) * HEAD_DIM
     places = heads[:, None] * HEAD_DIM + columns[None, :]
     is_in = (heads[:, None] < SHARED) & (columns[None, :] < HEAD_DIM)
     place = _place(own, position, capacity, STRIDE, PAGE, RING)
-    q, mine, value = _own(source, table, keys, values, place, split == last, head, heads, columns,
-                          is_in, NUM_HEADS, KV_HEADS, HEAD_DIM, ROTARY, HALF)  # fmt: skip
-    peak, mass, acc = _with_own(q, k, v, is_seen, mine, value, own_half == 0, scale)
+    q, mine, value = _own(qkv, row, table, keys, values, place, split == last, head, heads,
+                          columns, is_in, NUM_HEADS, KV_HEADS, HEAD_DIM, ROTARY, HALF)  # fmt: skip
+    if HALVES == 0:
+        peak, mass, acc = _walk(
+            q, mine, value, keys, values, own, split, position, seen, capacity, columns, scale,
+            HEAD_DIM, STRIDE, PAGE, RING, SPLIT // BLOCKS, BLOCKS)  # fmt: skip
+    else:
+        peak, mass, acc = _with_own(q, k, v, is_seen, mine, value, own_half == 0, scale)
     if HALVES == 2:
         p1, m1, a1 = _with_own(q, k1, v1, is_late, mine, value, own_half == 1, scale)
         peak, mass, acc = merge_two(peak, mass, acc, p1, m1, a1)
-    if IS_PART:
-        item = (row * KV_HEADS + head) * max_splits + tl.program_id(2)
-        _keep(peak, mass, acc, sums + item * SHARED * HEAD_DIM, peaks + item * 2 * SHARED, heads,
-              places, is_in, SHARED)  # fmt: skip
-    else:
-        at_out = out + (row * NUM_HEADS + head * SHARED) * HEAD_DIM + places
-        tl.store(at_out, (acc / mass[:, None]).to(out.dtype.element_ty), mask=is_in)
+    item = (row * KV_HEADS + head) * max_splits + tl.program_id(2)
+    _keep(peak, mass, acc, out + (row * NUM_HEADS + head * SHARED) * HEAD_DIM, sums, peaks, item,
+          heads, places, is_in, SHARED, HEAD_DIM, IS_PART)  # fmt: skip
 
 
 def half_tokens(head_dim: int, itemsize: int) -> int:
@@ -158,6 +186,8 @@ def attention(
     assert heads % kv_heads == 0, f"{heads} heads: expected whole {kv_heads}"
     assert heads // kv_heads <= 64, f"{heads // kv_heads} queries a K head: expected at most 64"
     half, width = half_tokens(dim, qkv.element_size()), max(16, power_of_two(dim))
+    block = half_tokens(dim, max(qkv.element_size(), keys.element_size()))
+    halves = 0 if block < half else 1 if reach <= half else 2
     most = max_splits(context, dim, qkv.element_size())
     programs = -(-reach // (2 * half))
     if window is not None:
@@ -170,7 +200,7 @@ def attention(
         values, out, sums, peaks, pages.shape[1], capacity, window or 0,
         math.log2(math.e) / math.sqrt(dim), most, **sizes, KV_HEADS=kv_heads, ROTARY=rotary_dim,
         HALF=angles.shape[-1], HEADS=max(16, power_of_two(heads // kv_heads)), PAGE=page_tokens,
-        HALF_SPLIT=half, HALVES=1 if reach <= half else 2, IS_PART=programs > 1, warps=4,
+        HALF_SPLIT=half, HALVES=halves, BLOCKS=2 * half // block, IS_PART=programs > 1, warps=4,
     )  # fmt: skip
     if programs > 1:
         launch(merge, (heads, num_rows), positions, sums, peaks, out, window or 0, most, **sizes,

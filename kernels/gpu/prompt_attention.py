@@ -110,7 +110,9 @@ def prompt_attention(
     }  # fmt: skip
     launch(_append, (-(-num_rows // 16), kv_heads), qkv, angles, pages, keys, values, first,
            num_rows, capacity, **sizes, BLOCK_M=16, warps=4)  # fmt: skip
-    block_m, block_n, warps, stages = _blocks(dim, qkv.element_size(), card_of(qkv.device))
+    block_m, block_n, warps, stages = _blocks(
+        dim, qkv.element_size(), keys.element_size(), card_of(qkv.device)
+    )
     launch(
         _attention, (-(-num_rows // block_m), heads), qkv, angles, pages, keys, values, out, first,
         num_rows, capacity, window or 0, math.log2(math.e) / math.sqrt(dim), **sizes,
@@ -118,11 +120,16 @@ def prompt_attention(
     )  # fmt: skip
 
 
-def _blocks(head_dim: int, itemsize: int, card: Card) -> tuple[int, int, int, int]:
-    """(rows, keys at a time, warps, stages) of a program."""
+def _blocks(
+    head_dim: int, itemsize: int, kv_itemsize: int, card: Card
+) -> tuple[int, int, int, int]:
+    """(rows, keys at a time, warps, stages) of a program. Keys that are wider than the model's
+    numbers are fewer at a time."""
     is_tight = head_dim > 128 and card.room == "small"
     if itemsize == 4:
         return 32, 32, 4, 1 if is_tight else 2
+    if kv_itemsize > itemsize:
+        return (128 if head_dim <= 128 else 64), 32, 8, 1 if is_tight else 2
     if head_dim <= 128:
         return 128, 128, 8, 2
     return 64, 32 if is_tight else 64, 8, 2

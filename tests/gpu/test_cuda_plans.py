@@ -11,6 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)
 
 from plancc_checkpoints import TinyLlama, write_checkpoint
+from plancc_gpu_patterns import KIB, MIB, WAYS, Seat, wrong_numbers
 from plancc_gpu_plans import BACKENDS, cards_here, on_cards
 from plancc_group_plans import group_plan, stage
 from plancc_local_run import Answer, LocalRun
@@ -46,7 +47,8 @@ GROUPS = {
     "2 owned": [group((0, 5), 0, 10, mixer="owned")],
     "owned, replicated": [group((0, 2), 0, 4, 9, mixer="owned"), group((2, 5), 3, 8)],
 }
-MODES = ("OneCard", "Eager", "Delayed") if len(cards_here()) == 1 else ("Cards", "EagerCards")
+MODES = (("OneCard", "Eager", "Delayed") if len(cards_here()) == 1
+         else ("Cards", "EagerCards", "DelayedCards"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +125,30 @@ def test_hops_and_segments_are_timed_where_it_is_asked(
     assert -5_000 < sorted(hops)[len(hops) // 2] < 1e7
 
 
-def test_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
-    """2,048 rows of 8,192 numbers in two slots, with copies that end 0 to 20 ms late."""
+def test_a_cache_of_another_format_gives_the_same_bits_in_any_shape(
+    manifest: ModelManifest, folder: Path
+) -> None:
+    ask = {"context": 400, "prefill_chunk": 128, "kv_dtype": "float32"}
+    answers = [
+        LocalRun(on_cards(group_plan(manifest, stages, **ask)),  # type: ignore[arg-type]
+                 folder, BACKENDS[MODES[0]]).answer(PROMPT, 40)
+        for stages in ([stage((0, 5), "cpu0")], PIPELINES["3 stages"], GROUPS["2 x 2"])
+    ]  # fmt: skip
+    assert answers[1:] == answers[:1] * 2
+
+
+def test_biases_of_attention_are_added_once_in_any_shape(tmp_path: Path) -> None:
+    spec = replace(SPEC, attention_bias=True)
+    folder = write_checkpoint(tmp_path / "biases", spec)
+    manifest = manifest_of(folder, spec)
+    alone = run(manifest, folder, [stage((0, 5), "cpu0")]).answer(PROMPT, 70)
+    for name in ("4 unequal", "2 owned"):
+        for mode in (MODES[0], MODES[1]):
+            check(run(manifest, folder, GROUPS[name], mode), alone)
+
+
+def test_e04_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """2,048 rows of 8,192 numbers in two slots; copies and readers that end 0 to 20 ms late."""
     spec = replace(SPEC, num_layers=2, hidden_size=8192, intermediate_size=64, num_heads=2,
                    num_kv_heads=1, head_dim=64, max_context=8192)  # fmt: skip
     folder = write_checkpoint(tmp_path / "wide", spec)
@@ -136,3 +160,20 @@ def test_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     expected = made(MODES[0], "p2p").answer(prompt, 8)
     for transport in ("p2p", "staged"):
         assert made(MODES[-1], transport).answer(prompt, 8) == expected
+
+
+@pytest.mark.parametrize("size_bytes", [4 * KIB, 256 * KIB, MIB, 64 * MIB])
+@pytest.mark.parametrize("way", WAYS)
+def test_e04_patterns_of_any_size_arrive_while_both_sides_are_busy(
+    way: str, size_bytes: int
+) -> None:
+    """200 times through two slots, 64 MiB 40 times; each time another number in every place."""
+    source, target = Seat.of(0), Seat.of(len(cards_here()) - 1)
+    wrong = wrong_numbers(source, target, way, size_bytes, 200 if size_bytes <= MIB else 40)
+    assert wrong == 0
+
+
+def test_e04_a_link_that_does_not_wait_is_caught() -> None:
+    """What the pattern test would say of one: hops are read before they came."""
+    source, target = Seat.of(0), Seat.of(len(cards_here()) - 1)
+    assert wrong_numbers(source, target, "pinned", MIB, 20, waits=False) > 0
