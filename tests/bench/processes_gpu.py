@@ -46,7 +46,7 @@ from plancc.executor.seats import seats_of
 from plancc.ir.manifest import ModelManifest
 from plancc.ir.plan import Plan, read_plan
 
-HERE, RUNS, LIMIT_S, MIB = "127.0.0.1", 3, 400, 2**20
+HERE, RUNS, LIMIT_S, MIB = "127.0.0.1", 3, 200, 2**20
 
 
 def stages_of(shape: str, layers: int) -> list[PlacedStage]:
