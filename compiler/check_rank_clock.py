@@ -80,7 +80,7 @@ class RankClock:
 
     def _matmul_rate(self) -> float | None:
         """TFLOP/s where it says something of so few rows; a decode row goes by the read curve."""
-        points = self.device.matmul_points
+        points = self.device.points_of(self.plan.model.dtype)
         if points and self.rows < points[0][0]:
             return None
         return self.device.matmul_tflops(self.rows, self.plan.model.dtype)

@@ -16,6 +16,7 @@ from plancc.ir.units import Bytes, PositiveBytes
 
 TOPOLOGY_FORMAT = "plancc.topology/1"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
+_TWINS = {"bfloat16": "float16", "float16": "bfloat16"}
 LinkMode = Literal["local", "p2p", "staged", "network"]
 
 
@@ -29,8 +30,8 @@ class Device(Frozen):
     out where `scratch` does not; the compiler asks it nothing else.
 
     wire_bytes: taken besides where each device has a process of its own that reaches the others'.
-    read_points: (bytes of one weight-streaming kernel, us). matmul_points: (rows, TFLOP/s).
-    Points win over the scalars read_gb_s and tflops.
+    read_points: (bytes of one weight-streaming kernel, us). Points win over the scalar read_gb_s.
+    matmul_points: (rows, TFLOP/s) in one format, see `points_of`; they win over its tflops.
     """
 
     name: Name
@@ -85,10 +86,21 @@ class Device(Frozen):
         return Curve.from_rate(self.read_gb_s)
 
     def matmul_tflops(self, rows: int, dtype: str) -> float | None:
-        """TFLOP/s of a matrix product of so many rows; None when the topology does not say."""
-        if self.matmul_points:
-            return _rate_at(self.matmul_points, rows)
-        return self.tflops.get(dtype)  # type: ignore[call-overload,no-any-return]
+        """TFLOP/s of a matrix product of so many rows; None when the topology does not say. What is
+        said of one 16-bit format counts for the other one, of which nothing is said."""
+        if points := self.points_of(dtype):
+            return _rate_at(points, rows)
+        return self.tflops.get(self._said(dtype))  # type: ignore[call-overload,no-any-return]
+
+    def points_of(self, dtype: str) -> Points | None:
+        """matmul_points where they are of this format: that of the highest tflops, as planprobe
+        writes them, or any where tflops names none."""
+        best = max(self.tflops.values(), default=None)
+        is_said = self.tflops.get(self._said(dtype)) == best  # type: ignore[call-overload]
+        return self.matmul_points if is_said else None
+
+    def _said(self, dtype: str) -> str:
+        return dtype if dtype in self.tflops else _TWINS.get(dtype, dtype)
 
 
 def _rate_at(points: Points, rows: int) -> float:

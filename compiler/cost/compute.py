@@ -48,7 +48,7 @@ def matmul_ns(device: Device, flops: float, rows: int, dtype: str) -> int:
 
     Below the first measured point a row is a decode row, which the read curve describes.
     """
-    points = device.matmul_points
+    points = device.points_of(dtype)
     if points and rows < points[0][0]:
         return 0
     tflops = device.matmul_tflops(rows, dtype)

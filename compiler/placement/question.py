@@ -173,5 +173,5 @@ def _check_rates(problem: Problem) -> None:
             flag = "--workload" if work else "--objective prefill"
             raise BadInput(
                 f"{flag}: device {device.name} has no tflops for "
-                f"{problem.model.dtype} and no matmul_points"
+                f"{problem.model.dtype} and no matmul_points of it"
             )

@@ -74,6 +74,7 @@ def random_device(rng: Random, index: int) -> Any:
     rates = rng.choice([
         {"tflops": {"bfloat16": 31.7, "float32": 7.3}},
         {"matmul_points": [(16, 1.93), (1024, 57.7)]},
+        {"tflops": {"bfloat16": 57.7, "float32": 7.3}, "matmul_points": [(16, 1.93), (1024, 57.7)]},
         {},
     ])  # fmt: skip
     points = [(33554432, rng.uniform(40, 60)), (234881024, rng.uniform(250, 300))]

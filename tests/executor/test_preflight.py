@@ -1,9 +1,6 @@
 """Refusals before anything is started: all of them at once, each with both values."""
 
-import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +9,8 @@ import pytest
 from plancc_checkpoints import TinyLlama, write_checkpoint
 from plancc_plans import build_plan, manifest_of, write_plan
 
-from plancc.executor.backend import cpu_limits, cuda_exchange, cuda_limits
 from plancc.executor.preflight import Machine, Passed, preflight
 from plancc.ir.errors import BadInput, PlanccError, Stale
-from plancc.kernels import tables
-from plancc.kernels.gpu import roots
 
 SPEC = TinyLlama(
     num_layers=2, hidden_size=32, intermediate_size=48, num_heads=2, num_kv_heads=1,
@@ -164,26 +158,6 @@ def test_what_the_kernels_of_a_kind_lack_is_told_before_a_run(kind: str, folder:
     assert len(lines) == 1
     assert lines[0].startswith("layer 1: mlp: expected swiglu")
     assert lines[0].endswith("found geglu")
-
-
-def test_what_kernels_lack_is_known_without_them() -> None:
-    code = (
-        "import sys; from plancc.executor.backends import LIMITS, _named; "
-        "[_named(where) for where in LIMITS.values()]; "
-        "print([name for name in ('torch', 'numba', 'triton') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True,
-                          check=True)  # fmt: skip
-    assert done.stdout == "[]\n"
-
-
-def test_limits_are_those_of_the_kernels() -> None:
-    assert (cpu_limits.MAX_HEAD_DIM, cpu_limits.MAX_QUERIES_PER_KV_HEAD) == (
-        tables.MAX_HEAD_DIM, tables.MAX_QUERIES_PER_KV_HEAD,
-    )  # fmt: skip
-    assert cuda_limits.MAX_RANKS == roots.MAX_RANKS
-    for shape in itertools.product((1, 8, 64), (32, 1000, 4096), (2, 4)):
-        assert cuda_limits._squares_rows(*shape) == cuda_exchange.squares_rows(*shape)
 
 
 def test_too_little_memory_is_told_with_what_is_short(plan_path: Path) -> None:

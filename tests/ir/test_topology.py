@@ -108,6 +108,29 @@ def test_a_rate_by_dtype_is_unknown_for_another() -> None:
     assert device.matmul_tflops(7, "float32") is None
 
 
+@pytest.mark.parametrize(
+    ("tflops", "points", "expected"),
+    [
+        ({"bfloat16": 600.0}, True, (300.0, 300.0, None)),
+        ({"float32": 50.0}, True, (None, None, 300.0)),
+        ({"bfloat16": 600.0, "float32": 50.0}, True, (300.0, 300.0, 50.0)),
+        ({"bfloat16": 600.0, "float16": 500.0}, True, (300.0, 500.0, None)),
+        ({"bfloat16": 600.0, "float16": 600.0}, True, (300.0, 300.0, None)),
+        ({}, True, (300.0, 300.0, 300.0)),
+        ({"float16": 600.0}, False, (600.0, 600.0, None)),
+        ({}, False, (None, None, None)),
+    ],
+)
+def test_a_matmul_rate_is_of_the_format_that_was_measured(
+    tflops: dict[str, float], points: bool, expected: tuple[float | None, ...]
+) -> None:
+    """Or of its 16-bit twin, where nothing is said of that; never of a format of another size."""
+    rates = {"tflops": tflops} | ({"matmul_points": [(512, 300.0)]} if points else {})
+    device = build_device("a", 1.0, **rates)
+    found = [device.matmul_tflops(512, dtype) for dtype in ("bfloat16", "float16", "float32")]
+    assert found == list(expected)
+
+
 def test_the_digest_is_of_what_was_measured(tmp_path: Path) -> None:
     one = read(tmp_path, GOOD)
     assert read(tmp_path, "# a comment\n" + GOOD).digest() == one.digest()

@@ -182,7 +182,8 @@ class Sums(Bytes):
     def _rate(self, name: str) -> float | None:
         """TFLOP/s at these rows; None below the first point, where reading is all there is."""
         device = self.devices[name]
-        if device.matmul_points and self.rows < device.matmul_points[0][0]:
+        points = device.points_of(self.model.dtype)
+        if points and self.rows < points[0][0]:
             return None
         return device.matmul_tflops(self.rows, self.model.dtype)
 
