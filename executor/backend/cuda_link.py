@@ -2,15 +2,18 @@
 
 Nothing waits on the host. The source's stream writes a slot once the target's stream is done with
 what was there before, and the target's stream reads it once it is written: events say so. A ring
-of pinned slots stands between devices that cannot reach each other's memory.
+of pinned slots stands between devices that cannot reach each other's memory. Either way a few bytes
+are sent and compared before a link is used: what drivers say of it may not be true.
 """
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from plancc.executor.backend.cuda_memory import allocate
+from plancc.executor.probe_payload import KIB, MIB, Carry, payload_problem
 from plancc.executor.row_views import RowViews
 from plancc.executor.step_codec import Message
 from plancc.ir.errors import RunFailed
@@ -19,7 +22,8 @@ from plancc.kernels.gpu.copy import copy_rows
 if TYPE_CHECKING:
     from plancc.executor.backend.cuda import CudaRank
 
-_CHECKED_BYTES = 2**20
+_CHECKED_SIZES = (KIB, 64 * KIB, MIB)
+"""Bytes: writes may be dropped from some size on, or those of less than a page."""
 _REMEDY = "measure it again (planprobe --refresh) and compile"
 
 
@@ -52,6 +56,8 @@ class CudaLink:
         self._free: list[torch.cuda.Event | None] = [None] * self._slots
         self._queue: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
         self._sent = self._taken = self._freed = 0
+        if is_staged:
+            self._check()
 
     @property
     def _has_slots(self) -> bool:
@@ -105,6 +111,28 @@ class CudaLink:
             self._free[self._freed % self._slots] = _recorded(stream)
         self._freed += 1
 
+    def _check(self) -> None:
+        """Raise RunFailed where rows do not come through the host's memory as they were sent."""
+        assert self._host is not None
+        row_bytes = self._host.at(0, 1).nbytes
+        most = min(self._host.buffer.shape[1], max(1, _CHECKED_SIZES[-1] // row_bytes))
+        sizes = tuple(count * row_bytes for count in sorted({1, most}))
+        if problem := payload_problem(lambda size: self._carried, sizes):
+            raise RunFailed(f"{self._source.device} to {self._target.device}: through memory of "
+                            f"the host, {problem}: {_REMEDY}")  # fmt: skip
+
+    def _carried(self, payload: torch.Tensor) -> torch.Tensor:
+        assert self._host is not None
+        row = self._host.at(0, 1)
+        with self._source.on_stream():
+            rows = payload.to(self._source.device).view(row.dtype).view(-1, *row.shape[1:])
+        self.send_rows(rows)
+        arrived = self.take_rows()
+        with self._target.on_stream():
+            found = arrived.cpu()  # waits
+        self.free()
+        return found.view(-1).view(torch.uint8)
+
     def expect(self, num_rows: int) -> None:
         """Nothing has to be asked for."""
 
@@ -145,18 +173,27 @@ def _meet(source: "CudaRank", target: "CudaRank") -> None:
         if not torch.cuda.can_device_access_peer(reader.device, owner.device):
             raise RunFailed(f"{reader.device}, {owner.device}: the plan wants p2p, which this "
                             f"machine does not have between them: {_REMEDY}")  # fmt: skip
-    sent = torch.randint(2**31, (_CHECKED_BYTES // 4,), dtype=torch.int32, device=source.device)
-    there = sent.to(target.device)  # torch opens the ways as it copies
-    there.to(source.device)
+    there = torch.zeros(1, device=source.device).to(target.device)
+    there.to(source.device)  # torch opens the ways as it copies
     for verb, rank in (("written", source), ("read", target)):
-        there.zero_()
+        if problem := payload_problem(partial(_carry, source, target, rank), _CHECKED_SIZES):
+            raise RunFailed(f"{source.device} to {target.device}: p2p is said to work, but what is "
+                            f"{verb} does not arrive: {problem}: {_REMEDY}")  # fmt: skip
+
+
+def _carry(source: "CudaRank", target: "CudaRank", copier: "CudaRank", size: int) -> Carry:
+    """Bytes from the source's memory to the target's, by a kernel of either."""
+    there = torch.zeros(size, dtype=torch.uint8, device=target.device)
+
+    def carried(payload: torch.Tensor) -> torch.Tensor:
+        sent = payload.to(source.device)
         _settle(source, target)
-        with rank.on_stream():
+        with copier.on_stream():
             copy_rows(sent, there)
         _settle(source, target)
-        if not torch.equal(sent.cpu(), there.cpu()):
-            raise RunFailed(f"{source.device} to {target.device}: p2p is said to work, but what is "
-                            f"{verb} does not arrive: {_REMEDY}")  # fmt: skip
+        return there.cpu()
+
+    return carried
 
 
 def _settle(*ranks: "CudaRank") -> None:
