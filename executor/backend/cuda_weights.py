@@ -1,4 +1,8 @@
-"""Weights of a rank on its device: q, k and v in one matrix, gate and up in one."""
+"""Weights of a rank on its device: q, k and v in one matrix, gate and up in one.
+
+Gate and up may be one tensor of the checkpoint already: then its piece is gate, then up, whatever
+their order in the file.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ _LAYER: Mapping[str, str] = {
     "post_attention_layernorm": "mlp_norm",
     "mlp.gate_proj": "gate_up",
     "mlp.up_proj": "gate_up",
+    "mlp.gate_up_proj": "gate_up",
     "mlp.down_proj": "down",
 }
 _PREFIX = "model.layers."

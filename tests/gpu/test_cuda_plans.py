@@ -11,6 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)
 
 from plancc_checkpoints import TinyLlama, write_checkpoint
+from plancc_gpu_fused import Layout, write_fused
 from plancc_gpu_patterns import KIB, MIB, WAYS, Seat, wrong_numbers
 from plancc_gpu_plans import BACKENDS, cards_here, on_cards
 from plancc_group_plans import group_plan, stage
@@ -145,6 +146,15 @@ def test_biases_of_attention_are_added_once_in_any_shape(tmp_path: Path) -> None
     for name in ("4 unequal", "2 owned"):
         for mode in (MODES[0], MODES[1]):
             check(run(manifest, folder, GROUPS[name], mode), alone)
+
+
+@pytest.mark.parametrize("layout", ["concatenated", "interleaved"])
+def test_l07_gate_and_up_in_one_tensor_give_the_bits_of_two(
+    layout: Layout, manifest: ModelManifest, folder: Path, alone: Answer, tmp_path: Path
+) -> None:
+    fused = write_fused(tmp_path / "toy", SPEC, layout)
+    for stages in ([stage((0, 5), "cpu0")], GROUPS["4 unequal"]):
+        assert run(fused, tmp_path / "toy", stages).answer(PROMPT, 70) == alone
 
 
 def test_e04_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
