@@ -117,7 +117,7 @@ def test_a_prompt_without_words_is_as_long_as_asked(plan: Plan) -> None:
     assert len(bench_prompt(plan, 8)) == plan.runtime.context - 8
     with pytest.raises(BadInput, match="a prompt of 57 and --max-tokens 8 are more than"):
         bench_prompt(plan, 8, 57)
-    with pytest.raises(BadInput, match="--max-tokens 64 leaves no room for a prompt.* at most 63"):
+    with pytest.raises(BadInput, match=r"--max-tokens 64 leaves no room for a prompt.* at most 63"):
         bench_prompt(plan, 64)
 
 
