@@ -34,6 +34,7 @@ class ModelText:
 
     def encode_raw(self, text: str) -> tuple[int, ...]:
         """Ids of a plain text, with what the tokenizer adds of its own; never two BOS."""
+        _refuse_bytes(text)
         ids = self._ids(text, adds_special=True)
         return tuple(ids[1:] if self.bos_id is not None and ids[:2] == [self.bos_id] * 2 else ids)
 
@@ -43,16 +44,12 @@ class ModelText:
         if self.template is None:
             raise BadInput("the model has no chat template (chat_template.jinja, or chat_template "
                            "in tokenizer_config.json): use --raw")  # fmt: skip
+        for message in messages:
+            _refuse_bytes(str(message.get("content", "")))
         text = self.template.render(messages)
         return tuple(self._ids(text, adds_special=False))
 
     def _ids(self, text: str, *, adds_special: bool) -> list[int]:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:  # Python keeps such bytes of an argument as surrogates
-            byte = ord(text[error.start]) & 0xFF
-            raise BadInput(f"the prompt is not UTF-8 text: found byte 0x{byte:02x} after "
-                           f"{text[: error.start][-20:]!r}") from None  # fmt: skip
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=adds_special).ids
         if not ids:
             raise BadInput("the prompt is empty: it has no token to begin with")
@@ -64,6 +61,16 @@ class ModelText:
 
     def stream(self) -> TextStream:
         return TextStream(self.tokenizer)
+
+
+def _refuse_bytes(text: str) -> None:
+    """Raises BadInput for bytes that are not UTF-8: Python keeps those of an argument as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) & 0xFF
+        raise BadInput(f"the prompt is not UTF-8 text: found byte 0x{byte:02x} after "
+                       f"{text[: error.start][-20:]!r}") from None  # fmt: skip
 
 
 def read_model_text(folder: Path, vocab_size: int) -> ModelText:

@@ -98,7 +98,7 @@ def test_a_prompt_of_no_token_or_of_no_text_is_refused_in_words(tmp_path: Path) 
     assert text.encode_prompt("") == text.encode_chat([{"role": "user", "content": ""}])
     argument = b"what is \xff?".decode(errors="surrogateescape")
     for is_raw in (True, False):
-        with pytest.raises(BadInput, match=r"not UTF-8 text: found byte 0xff after '.*what is '"):
+        with pytest.raises(BadInput, match=r"not UTF-8 text: found byte 0xff after 'what is '"):
             text.encode_prompt(argument, is_raw=is_raw)
 
 
