@@ -118,14 +118,16 @@ class Problem:
         table = np.zeros((len(layers) + 1, len(layers) + 1), np.int64)
         for first in range(len(layers)):
             present: frozenset[int] = frozenset()
-            for end in range(first + 1, len(layers) + 1):
-                present |= {kind_of[end - 1]}
+            for index in range(first, len(layers)):
+                if kind_of[index] in present:
+                    continue
+                present |= {kind_of[index]}
                 if present not in known:
                     chosen = tuple(kinds[kind] for kind in sorted(present))
                     known[present] = workspace_bytes(
                         self.model, chosen, capacity, layout=layout, has_head=has_head
                     )
-                table[first, end] = known[present]
+                table[first, index + 1 :] = known[present]
         return table
 
     def even_scratch(self, seat: int) -> tuple[int, int]:

@@ -37,7 +37,7 @@ class Bytes:
         self.model, self.topology, self.ask, self.context = model, topology, ask, context
         self.devices = {device.name: device for device in topology.devices}
         self.step_rows = max(ask.slots, ask.prefill_chunk)
-        for name in ("_weights", "_kept", "_scratch", "_blocks"):
+        for name in ("_weights", "_kept", "_scratch", "_blocks", "_buffers"):
             setattr(self, name, cache(getattr(self, name)))
 
     def columns(
