@@ -64,7 +64,7 @@ class ModelText:
 
 
 def _refuse_bytes(text: str) -> None:
-    """Raises BadInput for bytes that are not UTF-8: Python keeps those of an argument as surrogates."""
+    """Raises BadInput for bytes that are not UTF-8: surrogates, as Python reads an argument."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
