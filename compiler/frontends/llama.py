@@ -84,7 +84,7 @@ def read_llama(
         hidden_size=fields.hidden_size,
         vocab_size=fields.vocab_size,
         max_context=rope.max_context,
-        geometry=Geometry(norm_eps=fields.rms_norm_eps, rope=rope.ropes),
+        geometry=Geometry(norm_eps=fields.rms_norm_eps, rope=rope.ropes, mlp_bias=fields.mlp_bias),
         layers=(_layer(fields, ITEMSIZE[dtype], window=window),) * fields.num_hidden_layers,
         blocks=_blocks(fields, ITEMSIZE[dtype], tied=tied),
     )
@@ -95,9 +95,6 @@ def _check(fields: LlamaConfig, where: str) -> None:
     """Guards against a config that says something this family does not compute."""
     if fields.hidden_act != "silu":
         raise BadInput(f"{where}: field hidden_act: expected 'silu', found {fields.hidden_act!r}")
-    if fields.mlp_bias:
-        raise BadInput(f"{where}: field mlp_bias: expected false (an MLP with biases is not "
-                       f"supported yet), found true")  # fmt: skip
     heads = fields.num_attention_heads
     if fields.head_dim is None and fields.hidden_size % heads:
         raise BadInput(f"{where}: field head_dim: missing, and hidden_size {fields.hidden_size} "
@@ -125,11 +122,18 @@ def _layer(fields: LlamaConfig, itemsize: int, *, window: bool) -> Layer:
             q_bias=fields.attention_bias,
             o_bias=fields.attention_bias,
         ),
-        mlp=DenseMlp(
-            kind="swiglu",
-            weight_bytes=3 * hidden * fields.intermediate_size * itemsize,
-            intermediate_size=fields.intermediate_size,
-        ),
+        mlp=_mlp(fields, itemsize),
+    )
+
+
+def _mlp(fields: LlamaConfig, itemsize: int) -> DenseMlp:
+    """Biases of gate and up are cut with their rows; that of down is added once, on one rank."""
+    biases = 2 if fields.mlp_bias else 0
+    return DenseMlp(
+        kind="swiglu",
+        weight_bytes=(3 * fields.hidden_size + biases) * fields.intermediate_size * itemsize,
+        intermediate_size=fields.intermediate_size,
+        uncut_bytes=fields.hidden_size * itemsize if fields.mlp_bias else 0,
     )
 
 

@@ -24,7 +24,7 @@ from plancc.ir.errors import BadInput
 SPECS = [
     TinyLlama(),
     TinyLlama(num_layers=2, num_heads=2, num_kv_heads=1, head_dim=48, tied=True),
-    TinyLlama(num_layers=1, num_kv_heads=4, attention_bias=True),
+    TinyLlama(num_layers=1, num_kv_heads=4, attention_bias=True, mlp_bias=True),
 ]
 
 

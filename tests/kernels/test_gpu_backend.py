@@ -11,6 +11,7 @@ from plancc_checkpoints import TinyLlama
 from plancc_cpu_ranks import CpuRanks, tiny_model
 from plancc_gpu_ranks import GpuRanks
 
+from plancc.ir.errors import BadInput
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
@@ -46,3 +47,10 @@ def test_two_stages_and_other_chunks_give_the_same_bits() -> None:
     assert torch.equal(one.prompt(0, range(5)), two.prompt(0, range(5), chunk=3))
     assert torch.equal(one.decode({0: 3}), two.decode({0: 3}))
     assert one.kv_digests() == two.kv_digests()
+
+
+def test_biases_of_an_mlp_are_refused_by_name() -> None:
+    shape, tensors = tiny_model(replace(SMALL, mlp_bias=True))
+    with pytest.raises(BadInput, match=r"cuda device:\ngeometry\.mlp_bias: expected false \(no "
+                                       r"kernel adds biases of an MLP"):  # fmt: skip
+        GpuRanks(shape, tensors, context=20)

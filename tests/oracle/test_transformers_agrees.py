@@ -17,6 +17,7 @@ DEFAULT = TinyLlama(num_layers=3)
 TINY = {
     "llama": DEFAULT,
     "tied, biases, wide heads": replace(DEFAULT, tied=True, attention_bias=True, head_dim=24),
+    "biases of the MLP": replace(DEFAULT, mlp_bias=True),
     "mistral": replace(DEFAULT, sliding_window=24),
     "linear": replace(DEFAULT, rope_scaling={"rope_type": "linear", "factor": 2.0}),
     "llama3": replace(
