@@ -67,16 +67,23 @@ class Segments:
 
     def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
         """As decode, for rows of one slot from position `first` on; logits of the last row."""
-        launch = partial(self._prompt, run, num_rows, slot, wants_logits=wants_logits)
-        if num_rows < self.chunk_rows or wants_logits or self.exchange is not None:
+        launch = partial(self._prompt, run, num_rows, slot)
+        if num_rows < self.chunk_rows:
             launch(first)
-            return
-        place = self.incoming.data_ptr() if self.incoming is not None and not run.embed else 0
-        self.tapes.run((run, slot, place), first, launch)
+        else:
+            self.tapes.run((run, slot, *self._places(run)), first, launch)
+        if run.head and wants_logits:
+            self._prompt_head(run, num_rows)
 
-    def _prompt(
-        self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool
-    ) -> None:
+    def _places(self, run: Run) -> tuple[int, ...]:
+        """Where a run reads and writes that is elsewhere the next time."""
+        turn = self.exchange.key if self.exchange else ()
+        if run.embed or (self.exchange and self.exchange.is_pending):
+            return turn
+        assert self.incoming is not None
+        return (*turn, self.incoming.data_ptr())
+
+    def _prompt(self, run: Run, num_rows: int, slot: int, first: int) -> None:
         if self.exchange and self.exchange.is_pending:
             rows = self.rows.at(run.layers[0], num_rows)
             self.exchange.add(rows.hidden, None, None, None)
@@ -84,13 +91,14 @@ class Segments:
             self._enter(run, num_rows, None, first)
         for index in range(*run.layers):
             self._prompt_layer(run, index, num_rows, slot, first)
-        if run.head and wants_logits:
-            self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
-            rows, s = self.rows.at(run.layers[0], 1), self.scratch
-            gain = self.weights.buffers["final_norm"]
-            enter(s["last"], None, None, rows.hidden, rows.gained, rows.squares, gain, s.inv_freq,
-                  s.factors, s["angles"])  # fmt: skip
-            self._head(1)
+
+    def _prompt_head(self, run: Run, num_rows: int) -> None:
+        self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
+        rows, s = self.rows.at(run.layers[0], 1), self.scratch
+        gain = self.weights.buffers["final_norm"]
+        enter(s["last"], None, None, rows.hidden, rows.gained, rows.squares, gain, s.inv_freq,
+              s.factors, s["angles"])  # fmt: skip
+        self._head(1)
 
     def _enter(self, run: Run, num_rows: int, positions: Tensor | None, first: int) -> None:
         s, rows = self.scratch, self.rows.at(run.layers[0], num_rows)

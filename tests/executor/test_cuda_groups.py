@@ -1,6 +1,8 @@
 """A TP group of CUDA ranks in Triton's interpreter: the bits of one rank, whatever the shares."""
 
 import os
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from plancc.ir.errors import BadInput
 from plancc.ir.groups import exchange_buffer_bytes, partial_row_bytes
 from plancc.ir.sizes import LINK_SLOTS, hidden_row_bytes
 from plancc.kernels.gpu.launch import IS_INTERPRETED
+from plancc.kernels.gpu.tape import Tape
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 
@@ -51,6 +54,36 @@ def test_logits_kv_and_rows_of_every_rank_are_those_of_one(
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     assert group.kv_digests(2) == digests
     assert all(torch.equal(group.hidden[0], rows) for rows in group.hidden)
+
+
+ODD = replace(SPEC, num_layers=1)  # its partial rows lie in the other slot the next time
+
+
+def tenants(ranks: CpuRanks) -> list[torch.Tensor]:
+    """Logits of prompts in chunks of three: two tenants of a slot, one of another; then of both."""
+    found = [ranks.prompt(0, range(3, 12), chunk=3), ranks.prompt(0, range(20, 26), chunk=3)]
+    found += [ranks.prompt(1, range(11, 18), chunk=3), ranks.decode({1: 6, 0: 9})]
+    return [logits.clone() for logits in found]
+
+
+@cache
+def launched() -> tuple[list[torch.Tensor], list[list[str]]]:
+    """By one rank, of whose chunks these are too short to be launched from tapes."""
+    ranks = GpuRanks(*tiny_model(ODD), context=16, slots=2, chunk=4)
+    return tenants(ranks), [ranks.kv_digests(slot) for slot in (0, 1)]
+
+
+@pytest.mark.parametrize(("mixer", "borders"), [("replicated", (1,)), ("owned", (1, 2))])
+def test_chunks_that_a_group_launches_from_tapes_have_the_bits_of_launched_ones(
+    mixer: Literal["replicated", "owned"], borders: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, digests = launched()
+    play, played = Tape.play, Counter[int]()
+    monkeypatch.setattr(Tape, "play", lambda tape, at: (played.update([id(tape)]), play(tape, at)))
+    group = GpuGroup(*tiny_model(ODD), borders, mixer=mixer, context=16, slots=2, chunk=3)
+    assert all(torch.equal(a, b) for a, b in zip(tenants(group), expected, strict=True))
+    assert [group.kv_digests(slot) for slot in (0, 1)] == digests
+    assert max(played.values()) == 2, "of five chunks of slot 0 two are recorded, one a turn"
 
 
 def test_rows_that_only_fill_a_step_up_need_no_room() -> None:
