@@ -30,6 +30,12 @@ class Card:
         return self.capability >= (9, 0)
 
     @property
+    def has_ring(self) -> bool:
+        """Whether decode products take weights from a ring (ring.py): tensor cores that read both
+        operands in shared memory, by instructions that this kind alone has."""
+        return self.capability == (9, 0)
+
+    @property
     def room(self) -> Room:
         """Which tilings have room: large from 227 KiB on, middle from 163 KiB on."""
         if self.shared_bytes >= _LARGE_BYTES:

@@ -13,9 +13,10 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry, kernel
-from plancc.kernels.gpu.launch import launch, wait_for_previous
+from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, wait_for_previous
 from plancc.kernels.gpu.norm import write_residual
-from plancc.kernels.gpu.tilings import Tiling, padded_rows
+from plancc.kernels.gpu.ring_join import ring_join
+from plancc.kernels.gpu.tilings import RING_COLUMNS, Tiling, padded_rows
 from plancc.kernels.gpu.tree import sum_over_tiles
 
 
@@ -84,6 +85,10 @@ def join(
     num_rows, (n, k), tiles = x.shape[0], w.shape, len(bounds) - 1
     widest = max(end - first for first, end in pairwise(bounds))
     pieces = min(tiling.pieces, tiles)
+    if tiling.slots and not IS_INTERPRETED and widest * tiles == k and not widest % RING_COLUMNS:
+        ring_join(x, w, bias, residual, gained, squares, gain, tiling=tiling, partials=partials,
+                  counters=counters, tiles=tiles, pieces=pieces)  # fmt: skip
+        return
     launch(
         _join, (-(-n // tiling.block_n), pieces), x, w, bias, residual, gained, squares, gain,
         partials, counters, num_rows, N=n, K=k, TILES=tiles, GROUP=group,

@@ -9,10 +9,10 @@ import torch
 import triton.language as tl
 from triton.language import tensor
 
+from plancc.kernels.gpu.activation import silu
 from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
-from plancc.kernels.gpu.mlp import silu
 from plancc.kernels.gpu.prompt_blocks import load, place
 from plancc.kernels.gpu.prompt_tilings import (
     PromptTiling,

@@ -7,9 +7,11 @@ Never by the number of rows. Chosen by measurement on one H200
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plancc.kernels.gpu.card import Card
+from plancc.kernels.gpu.card import KIB, Card
 
 MAX_ROWS = 64
+RING_ROWS, RING_COLUMNS, RING_WARPS = 64, 128, 4
+"""Of a block of weights in a ring, and how many warps work on it."""
 _FP32 = 4
 
 
@@ -18,7 +20,8 @@ class Tiling:
     """block_n x block_k weights at a time; `wide`: they are the left operand of the product.
 
     early: how many blocks before its end a program lets the next kernel start; 0: when it ends.
-    pieces: in how many parts K is cut.
+    pieces: in how many parts K is cut. slots: of a ring of weights in shared memory (ring.py); 0:
+    there is none.
     """
 
     block_n: int
@@ -28,6 +31,7 @@ class Tiling:
     stages: int
     early: int = 0
     pieces: int = 1
+    slots: int = 0
 
     def constants(self) -> dict[str, Any]:
         """What the kernels' launches take of it."""
@@ -55,12 +59,14 @@ def padded_rows(num_rows: int) -> int:
 ROLES = ("qkv", "o", "gate_up", "down", "head")
 _FAST = {
     "qkv": Tiling(64, 128, wide=True, warps=4, stages=5, early=8),
-    "o": Tiling(64, 128, wide=True, warps=4, stages=7, early=8),
+    "o": Tiling(64, 128, wide=True, warps=4, stages=7, early=8, pieces=2),
     "gate_up": Tiling(64, 128, wide=True, warps=4, stages=4, early=8),
     "down": Tiling(64, 128, wide=True, warps=4, stages=6, early=24, pieces=2),
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
 _SMALL = _FAST | {"gate_up": Tiling(64, 64, wide=True, warps=4, stages=6)}
+_RINGS = {"qkv": (10, 10), "o": (7, 8), "gate_up": (6, 6), "down": (10, 10)}
+"""Slots, and how many blocks before its end a program lets the next kernel start."""
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
 
 
@@ -77,7 +83,19 @@ def tiling(role: str, itemsize: int, num_rows: int, span: int, card: Card) -> Ti
     rows = padded_rows(num_rows)
     most = {16: found.stages, 32: 5, 64: 4}[rows]
     fit = _fitting_stages(found, 2 if role == "gate_up" else 1, itemsize, rows, span, card)
-    return replace(found, stages=min(found.stages, most, fit))
+    found = replace(found, stages=min(found.stages, most, fit))
+    return _with_ring(found, role, itemsize, rows, card) if whole >= RING_COLUMNS else found
+
+
+def _with_ring(found: Tiling, role: str, itemsize: int, rows: int, card: Card) -> Tiling:
+    """With as many slots as have room beside a result on its way out."""
+    if role not in _RINGS or itemsize != 2 or not card.has_ring:
+        return found
+    slots, early = _RINGS[role]
+    height = 2 * RING_ROWS if role == "gate_up" else RING_ROWS
+    slot_bytes = (height + rows) * RING_COLUMNS * itemsize
+    fit = (card.shared_bytes - rows * RING_ROWS * _FP32 - KIB) // slot_bytes
+    return replace(found, slots=min(slots, fit), early=early)
 
 
 def _fitting_stages(
