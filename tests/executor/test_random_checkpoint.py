@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plancc_checkpoints import TinyLlama, config_of, decode, encode
+from plancc_cpu_ranks import runtime_of
 from plancc_local_run import LocalRun
 from plancc_model_folders import run_manifest
 from plancc_plans import build_plan
@@ -18,7 +19,9 @@ from plancc_run import environment
 from safetensors import safe_open
 
 from plancc.compiler.frontends.architectures import read_architecture
+from plancc.executor.backend.cuda_limits import check_runnable
 from plancc.ir.errors import BadInput
+from plancc.ir.layers import num_tiles
 from plancc.ir.manifest import ModelShape, read_manifest
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -105,6 +108,7 @@ def test_plancc_manifest_reads_it_and_the_cpu_computes_finite_logits(
 @pytest.mark.parametrize(
     ("name", "size_gb"),
     [("llama-3.1-8b", 16.06), ("llama-8b", 16.06), ("smollm2-135m", 0.27), ("llama-3.3-70b", 141.1),
+     ("mistral-small-24b", 47.14),
      ("tiny", 0.00066)],
 )  # fmt: skip
 def test_named_shapes_are_as_large_as_the_models_are(name: str, size_gb: float) -> None:
@@ -114,10 +118,32 @@ def test_named_shapes_are_as_large_as_the_models_are(name: str, size_gb: float) 
     assert size / 1e9 == pytest.approx(size_gb, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["qwen3-8b", "qwen3.6-27b"])
-def test_a_shape_that_no_frontend_reads_is_refused_by_its_family(name: str) -> None:
-    with pytest.raises(BadInput, match=r"family 'qwen3.*' can be compiled but not run"):
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [("qwen3-8b", "norms of q and k"), ("gemma-3-27b", "GELU"), ("qwen3.6-27b", "layers of kinds")],
+)
+def test_a_family_that_does_not_run_is_refused_by_what_it_lacks(name: str, lacks: str) -> None:
+    expected = rf"family '.*' can be compiled but not run: .*{lacks}.*--as-llama"
+    with pytest.raises(BadInput, match=expected):
         shape_named(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "size_gb"), [("qwen3-8b", 16.38), ("qwen3-32b", 65.5), ("gemma-3-27b", 54.0)]
+)
+def test_a_llama_of_its_sizes_is_as_large_but_for_small_norms(name: str, size_gb: float) -> None:
+    shape = shape_named(name, is_llama=True)
+    size = sum(int(np.prod(dims)) for dims in tensor_shapes(shape).values()) * 2
+    assert size / 1e9 == pytest.approx(size_gb, rel=0.001)
+    runtime = runtime_of(shape, context=4096, slots=64)
+    check_runnable(shape, runtime, (0, len(shape.layers)), (0, num_tiles(shape.layers[0])))
+
+
+def test_layers_that_differ_are_no_llama() -> None:
+    with pytest.raises(BadInput, match="expected all layers alike, of attention and a dense MLP"):
+        shape_named("qwen3.6-27b", is_llama=True)
+    with pytest.raises(BadInput, match="expected all layers alike"):
+        shape_named("qwen3-30b-a3b", is_llama=True)
 
 
 def test_the_command_line_says_how_fast_it_wrote_and_refuses_a_full_folder(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Random checkpoints of any llama's shape, as large as it is, written as fast as the disk takes it.
 
     python tests/support/plancc_random_checkpoint.py MODEL OUT [--seed 0] [--dtype bfloat16]
+        [--as-llama]
 
 MODEL is a manifest with geometry, the stem of one in plans/models (llama-3.1-8b, smollm2-135m,
-llama-3.3-70b ...), llama-8b or tiny. OUT becomes a model folder that `plancc manifest` reads:
-config, toy tokenizer, shards of at most 5 GB, index.
+mistral-small-24b, llama-3.3-70b ...), llama-8b or tiny. Of families that planrun does not run
+(qwen3-8b, gemma-3-27b ...) --as-llama writes a llama of the same sizes. OUT becomes a model folder
+that `plancc manifest` reads: config, toy tokenizer, shards of at most 5 GB, index.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from plancc_as_llama import as_llama, check_family
 from plancc_checkpoints import CODES, TinyLlama, config_of, generation_config_of, write_json
 from plancc_random_numbers import RandomNumbers
 from plancc_toy_tokenizer import write_tokenizer
@@ -51,12 +54,14 @@ class Written:
         return self.size_bytes / self.seconds / 1e9
 
 
-def shape_named(name: str, dtype: str | None = None) -> ModelShape:
-    """The shape that MODEL means. Raises BadInput, also where a checkpoint cannot say it."""
+def shape_named(name: str, dtype: str | None = None, *, is_llama: bool = False) -> ModelShape:
+    """The shape that MODEL means; is_llama: one of its sizes. Raises BadInput, also where a
+    checkpoint cannot say it."""
     if name == "tiny":
         config = config_of(TinyLlama())
     else:
-        config = config_of_shape(_manifest_named(name))
+        shape = _manifest_named(name)
+        config = config_of_shape(as_llama(shape) if is_llama else shape)
     if dtype:
         config["torch_dtype"] = dtype
     return read_architecture(config, where=name, name=name).shape
@@ -99,7 +104,8 @@ def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 
 def config_of_shape(shape: ModelShape) -> dict[str, Any]:
     """config.json of that shape. Raises BadInput where it would be read as another one."""
-    tensor_shapes(shape)  # says which families have tensors
+    check_family(shape)
+    tensor_shapes(shape)  # says which layers have tensors
     mixer, mlp = shape.layers[0].mixer, shape.layers[0].mlp
     assert isinstance(mlp, DenseMlp), "rank_pieces has refused others"
     if shape.geometry is None or list(shape.geometry.rope) != ["default"]:
@@ -223,9 +229,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=sorted(ITEMSIZE))
+    parser.add_argument("--as-llama", action="store_true", help="a llama of the model's sizes")
     flags = parser.parse_args()
     try:
-        done = write_random_checkpoint(flags.out, shape_named(flags.model, flags.dtype), flags.seed)
+        shape = shape_named(flags.model, flags.dtype, is_llama=flags.as_llama)
+        done = write_random_checkpoint(flags.out, shape, flags.seed)
     except BadInput as error:
         sys.exit(f"error: {error}")
     print(f"{done.folder}: {done.size_bytes / 1e9:.2f} GB in {done.num_shards} shard(s), "
