@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-FIRST = ("oracle/test_placement_is_optimal", "e2e/", "oracle/", "compiler/test_golden_plans",
-         "kernels/test_gpu", "compiler/test_explain", "compiler/", "kernels/",
-         "executor/")  # fmt: skip
+FIRST = ("oracle/test_placement_is_optimal", "executor/test_backend_cpu_bits", "e2e/", "oracle/",
+         "compiler/test_golden_plans", "kernels/test_gpu", "compiler/test_explain", "compiler/",
+         "kernels/", "executor/")  # fmt: skip
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -19,8 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest first: a worker that begins it last is alone. pytest-xdist keeps this
-    order if told --no-loadscope-reorder.
+    """What takes longest first: a worker that begins it last is alone. Before processes that would
+    each compile the CPU kernels, a file that does. pytest-xdist: with --no-loadscope-reorder.
     """
     items.sort(key=lambda item: _place_of(item.nodeid))
 
