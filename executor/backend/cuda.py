@@ -6,8 +6,8 @@ where it reads. A decode step is a CUDA graph for each number of rows and length
 two): of all ranks of this process, or of a segment. Eager launches give the same bits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -102,20 +102,16 @@ class CudaRank:
         self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
         self._clock = DeviceClock(self.stream) if self.stream else None
         self._begun: Step | None = None
+        self._checked: Step | None = None
         if self.has_head:
             self._drawer = Drawer(self._scratch, self.stream)
             self._logits = torch.zeros(self._scratch["logits"].shape, pin_memory=is_cuda)
         if is_cuda:
             torch.cuda.synchronize(device)  # what was zeroed was so on another stream
 
-    @contextmanager
-    def on_stream(self) -> Iterator[Any]:
+    def on_stream(self) -> AbstractContextManager[Any]:
         """Launches within are of this rank."""
-        if self.stream is None:
-            yield None
-            return
-        with torch.cuda.stream(self.stream):
-            yield self.stream
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def pieces(self) -> tuple[TensorPiece, ...]:
         return self._pieces
@@ -176,7 +172,7 @@ class CudaRank:
         """As GroupModel says; the parts may lie on other devices that this one can read."""
         assert self.exchange is not None, "a rank of a TP group"
         self.exchange.take(parts)
-        return self._scratch["hidden"][: parts[0].shape[0]]
+        return self._segments.rows.at(layer, parts[0].shape[0]).hidden
 
     def read(self, rows: torch.Tensor) -> torch.Tensor:
         """Logits come through pinned memory that is there once."""
@@ -224,7 +220,10 @@ class CudaRank:
         return here
 
     def _check_pages(self, step: Step) -> None:
-        """The one allocator gave a page for every row."""
+        """The one allocator gave a page for every row; asked in a step's first run."""
+        if step is self._checked:
+            return
+        self._checked = step
         for slot, position in zip(step.slots, step.positions, strict=True):
             last = position if step.phase == "decode" else position + step.num_rows - 1
             assert self._cache.has(slot, last), f"slot {slot}: no page for {last}"

@@ -10,6 +10,7 @@ import torch
 
 from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
 from plancc.executor.group import Group, root_merges
+from plancc.executor.row_views import RowViews
 from plancc.executor.step import Phase, Step
 from plancc.ir.instruction import Run
 from plancc.ir.sizes import LINK_SLOTS
@@ -46,16 +47,14 @@ class CudaExchange:
         self.share: Span = group.shares[group.number]
         self._roots = spans[group.number]
         self._merges = root_merges(tuple(span for of_rank in spans for span in of_rank))
-        shape = (rows, len(self._roots), hidden_size)
-        names = [f"partials{slot}" for slot in range(LINK_SLOTS)]
-        sizes: dict[str, tuple[Shape, torch.dtype]] = {name: (shape, torch.float32)
-                                                       for name in names}  # fmt: skip
+        shape = (LINK_SLOTS, rows, len(self._roots), hidden_size)
+        sizes: dict[str, tuple[Shape, torch.dtype]] = {"partials": (shape, torch.float32)}
         if group.is_owner:
             sizes["normed"] = ((rows, hidden_size), dtype)
         buffers = allocate(sizes, device)
         self.normed = buffers.get("normed")
         self.allocated_bytes = total_bytes(buffers.values())
-        self._slots = [buffers[name] for name in names]
+        self._slots = RowViews(buffers["partials"])
         self._slot = 0
         self._parts: tuple[Tensor, ...] = ()
 
@@ -141,7 +140,7 @@ class CudaExchange:
                         group=group, waiting=waiting)  # fmt: skip
 
     def _rows(self, count: int) -> Tensor:
-        return self._slots[self._slot][:count]
+        return self._slots.at(self._slot, count)
 
 
 def squares_rows(num_rows: int, hidden_size: int, itemsize: int) -> int:

@@ -77,38 +77,45 @@ class CudaLink:
         return self._sent - self._freed < self._slots
 
     def send_rows(self, rows: torch.Tensor) -> None:
-        slot, num_rows = self._sent % self._slots, rows.shape[0]
+        slot = self._sent % self._slots
         self._sent += 1
-        with self._source.on_stream() as stream:
-            if (freed := self._free[slot]) is not None and self._has_slots:
-                stream.wait_event(freed)
-            if self._host is not None:
-                there = self._host.at(slot, num_rows)
-                there.copy_(rows, non_blocking=True)
-            elif self._device is not None:
-                there = self._device.at(slot, num_rows)
-                copy_rows(rows, there)
-            else:
-                there = rows
-            self._queue.append((there, _recorded(stream)))
+        if self._has_slots:
+            with self._source.on_stream():
+                rows = self._filled(slot, rows)
+        self._queue.append((rows, _recorded(self._source.stream)))
+
+    def _filled(self, slot: int, rows: torch.Tensor) -> torch.Tensor:
+        """The slot, with the rows once the target is done with what was there."""
+        if (freed := self._free[slot]) is not None:
+            assert self._source.stream is not None
+            self._source.stream.wait_event(freed)
+        if self._host is not None:
+            there = self._host.at(slot, rows.shape[0])
+            there.copy_(rows, non_blocking=True)
+            return there
+        assert self._device is not None
+        there = self._device.at(slot, rows.shape[0])
+        copy_rows(rows, there)
+        return there
 
     def take_rows(self) -> torch.Tensor:
         rows, done = self._queue.popleft()
         slot = self._taken % self._slots
         self._taken += 1
-        with self._target.on_stream() as stream:
-            if done is not None:
-                stream.wait_event(done)
-            if self._host is not None and self._device is not None:
-                landed = self._device.at(slot, rows.shape[0])
-                landed.copy_(rows, non_blocking=True)
-                return landed
-        return rows
+        if done is not None:
+            assert self._target.stream is not None
+            self._target.stream.wait_event(done)
+        if self._host is None or self._device is None:
+            return rows
+        with self._target.on_stream():
+            landed = self._device.at(slot, rows.shape[0])
+            landed.copy_(rows, non_blocking=True)
+        return landed
 
     def free(self) -> None:
         assert self._freed < self._taken, "a slot is freed once, after it was taken"
-        with self._target.on_stream() as stream:
-            self._free[self._freed % self._slots] = _recorded(stream)
+        if self._has_slots:
+            self._free[self._freed % self._slots] = _recorded(self._target.stream)
         self._freed += 1
 
     def _check(self) -> None:

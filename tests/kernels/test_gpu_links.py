@@ -28,6 +28,7 @@ class Seat:
     tells cpu from cpu:0."""
 
     device: torch.device
+    stream: None = None
 
     @contextmanager
     def on_stream(self) -> Iterator[None]:
