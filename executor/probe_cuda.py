@@ -22,7 +22,7 @@ _LAYER_SHARE = 5  # a layer is 4 to 5 times its square matrix
 _ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
 _MATRIX = 128 * MIB  # a prompt's launches hide behind it
 _LEAST_ROWS = 64
-_WIRE_BYTES = 512 * MIB  # of NCCL, 16 channels of 10 MiB for each card that rows come from
+_WIRE_BYTES = 768 * MIB  # of NCCL, which took 690 and 712 MiB of two H200s on 2026-11-30
 
 
 class CudaProbe:
