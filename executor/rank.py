@@ -137,11 +137,13 @@ class Rank:
 
     def _execute(self, flight: Flight, item: Instruction) -> bool:
         """False if it cannot be done now."""
-        match item:
-            case Recv(link=link):
-                return self._recv(flight, link)
+        match item:  # what comes most often first: other classes take long to be asked
             case Run():
                 self._run(flight, item)
+            case Exchange(layer=layer):
+                return self._exchange(flight, layer)
+            case Recv(link=link):
+                return self._recv(flight, link)
             case Send(link=link):
                 return self._send(flight, link)
             case Free(link=link):
@@ -151,8 +153,6 @@ class Rank:
                 assert flight.rows is not None
                 self.sampled = flight.rows
                 self.on_logits(flight.step, flight.rows)
-            case Exchange(layer=layer):
-                return self._exchange(flight, layer)
             case _:
                 assert_never(item)
         return True
