@@ -124,10 +124,10 @@ def _blocks(
     head_dim: int, itemsize: int, kv_itemsize: int, card: Card
 ) -> tuple[int, int, int, int]:
     """(rows, keys at a time, warps, stages) of a program. Keys that are wider than the model's
-    numbers are fewer at a time."""
+    numbers are fewer at a time; those that are widened take more registers."""
     is_tight = head_dim > 128 and card.room == "small"
     if itemsize == 4:
-        return 32, 32, 4, 1 if is_tight else 2
+        return 32, 32, 4 if kv_itemsize == 4 else 8, 1 if is_tight else 2
     if kv_itemsize > itemsize:
         return (128 if head_dim <= 128 else 64), 32, 8, 1 if is_tight else 2
     if head_dim <= 128:

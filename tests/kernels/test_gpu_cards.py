@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plancc_card_launches import CARDS, EXTREMES
+from plancc_card_launches import CACHE_KERNELS, CARDS, EXTREMES
 
 from plancc.kernels.gpu.card import HOPPER
 from plancc.kernels.gpu.prompt_tilings import (
@@ -41,8 +41,15 @@ STEPS = ("decode:1", "decode:16", "decode:17", "decode:32", "decode:64", "prompt
 MODELS = ("llama-3.1-8b", "smollm2-135m", *EXTREMES)
 SWEEP = [(*asked, *STEPS) for asked in product(CARDS, MODELS, ("bfloat16", "float16"))]
 SWEEP += [("sm_86", model, "float32", *STEPS) for model in MODELS if model != "wide"]
+MIXED = (("llama-3.1-8b", "bfloat16:float32"), ("llama-3.1-8b", "bfloat16:float16"),
+         ("llama-3.1-8b", "float32:bfloat16"), ("wide", "bfloat16:float32"))  # fmt: skip
+"""A model, its format and its cache's."""
+CACHES = [(card, *mixed, "decode:16", "prompt:512") for card, mixed in product(CARDS, MIXED)]
 KERNELS = {"_enter", "_linear", "_attention", "merge", "_join", "_gate_up", "_pick", "_partials",
            "_add_roots", "_norm", "_append", "_tree"}  # fmt: skip
+RING_KERNELS = {"_ring_linear", "_ring_join"}
+RINGS = {"qkv": (10, 10, 9, 6), "o": (8, 7, 7, 6), "gate_up": (6, 6, 5, 4), "down": (10, 10, 9, 6)}
+"""Early starts, and slots for 16, 32 and 64 rows."""
 MOST_REGISTERS = 65536  # of a program, on all of these cards
 SPILLED_BYTES = 512  # of a thread; float32 attention comes near, what is fast does not
 
@@ -73,7 +80,7 @@ def problems(card: str, model: str, launch: Mapping[str, Any]) -> list[str]:
     return [f"{card} {launch['kernel']} {how}: {each}" for each in wrong]
 
 
-def check(asked: Sequence[Sequence[str]]) -> None:
+def check(asked: Sequence[Sequence[str]], kernels: set[str] = KERNELS) -> None:
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(launches, asked))
     wrong = []
@@ -81,22 +88,38 @@ def check(asked: Sequence[Sequence[str]]) -> None:
         wrong += [each for launch in of_one for each in problems(card, model, launch)]
         assert any(launch["waits"] for launch in of_one) == CARDS[card].can_overlap
     assert wrong == []
-    assert {launch["kernel"] for of_one in found for launch in of_one} == KERNELS
+    assert {launch["kernel"] for of_one in found for launch in of_one} == kernels
 
 
 def test_what_a_rank_launches_fits_a_card_of_99_kib() -> None:
     check(SHORT)
 
 
+def test_a_wider_cache_fits_a_card_of_99_kib() -> None:
+    """Blocks as large as those of a cache in bfloat16 wanted 160 KiB."""
+    check([("sm_86", "llama-3.1-8b", "bfloat16:float32", "decode:16", "prompt:512")], CACHE_KERNELS)
+
+
+@HAS_SWEEP
+def test_a_cache_of_another_format_fits_every_card() -> None:
+    check(CACHES, CACHE_KERNELS)
+
+
 @HAS_SWEEP
 def test_what_any_rank_launches_fits_every_card() -> None:
-    check(SWEEP)
+    check(SWEEP, KERNELS | RING_KERNELS)
+
+
+def test_rings_fit_a_hopper_card() -> None:
+    asked = ("sm_90", "llama-3.1-8b", "bfloat16", "decode:1")
+    names = {"_enter", "_linear", "_attention", "merge", "_pick", "_partials", "_add_roots"}
+    check([asked], names | RING_KERNELS)
 
 
 def test_on_hopper_decode_is_cut_as_it_was_measured() -> None:
     base = Tiling(64, 128, wide=True, warps=4, stages=0)
     measured = {
-        "qkv": replace(base, stages=5, early=8), "o": replace(base, stages=7, early=8),
+        "qkv": replace(base, stages=5, early=8), "o": replace(base, stages=7, early=8, pieces=2),
         "gate_up": replace(base, stages=4, early=8), "head": replace(base, stages=4),
         "down": replace(base, stages=6, early=24, pieces=2),
     }  # fmt: skip
@@ -104,6 +127,9 @@ def test_on_hopper_decode_is_cut_as_it_was_measured() -> None:
         most = 7 if rows <= 16 else 5 if rows <= 32 else 4
         expected = replace(measured[role], stages=min(measured[role].stages, most),
                            block_k={96: 32, 576: 64}.get(span, 128))  # fmt: skip
+        if role in RINGS and span % 128 == 0:
+            early, *slots = RINGS[role]
+            expected = replace(expected, early=early, slots=slots[{7: 0, 5: 1, 4: 2}[most]])
         assert tiling(role, 2, rows, span, HOPPER) == expected
         exact = Tiling(32, 32, wide=False, warps=4, stages=3, pieces=expected.pieces)
         assert tiling(role, 4, rows, span, HOPPER) == exact
@@ -128,7 +154,7 @@ def test_on_hopper_prompts_are_cut_as_they_were_measured() -> None:
 def test_rows_change_nothing_but_stages(card: str) -> None:
     for role, itemsize, span in product(ROLES, (2, 4), (32, 96, 576, 896, 4096, 16384)):
         cuts = [tiling(role, itemsize, rows, span, CARDS[card]) for rows in (1, 16, 32, 33, 64)]
-        assert len({replace(cut, stages=0) for cut in cuts}) == 1
+        assert len({replace(cut, stages=0, slots=0) for cut in cuts}) == 1
         assert all(cut.stages >= 2 for cut in cuts)
 
 

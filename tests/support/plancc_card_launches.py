@@ -2,7 +2,8 @@
 
     python -P tests/support/plancc_card_launches.py sm_86 smollm2-135m bfloat16 decode:16 prompt:64
 
-A JSON line for each launch. The rank lies in the host's memory; launches are caught where Triton
+A JSON line for each launch. bfloat16:float32 is a bfloat16 model with a float32 cache: of that only
+what meets the cache. The rank lies in the host's memory; launches are caught where Triton
 would run them, and compiled for the card instead, by the compiler that Triton has along. Triton
 must not have been told to interpret.
 """
@@ -53,6 +54,7 @@ EXTREMES = {"wide": WIDE, "usual-wide": replace(WIDE, head_dim=128)}
 """Heads as wide as kernels take, or as they usually are, and as many queries a K head."""
 CONTEXT, SLOTS, CHUNK = 8192, 64, 4096
 SHORT, LONG = 5, 5000  # positions of decode rows: within a split, and in several
+CACHE_KERNELS = {"_append", "_attention", "merge"}
 _BINARIES = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 Launch = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -65,11 +67,15 @@ class _Nothing:
 
 
 def main() -> None:
-    name, model, dtype, *steps = sys.argv[1:]
+    name, model, formats, *steps = sys.argv[1:]
+    dtype, _, kv_dtype = formats.partition(":")
     shape = shape_of(model, dtype)
     with _caught(CARDS[name]) as launches:
-        _drive(shape, steps, None)
-        _drive(shape, steps, Group("replicated", _shares(shape), 0))
+        _drive(shape, steps, None, kv_dtype)
+        if not kv_dtype:
+            _drive(shape, steps, Group("replicated", _shares(shape), 0), kv_dtype)
+    if kv_dtype:
+        launches = [launch for launch in launches if launch[0].__name__ in CACHE_KERNELS]
     major, minor = CARDS[name].capability
     target = GPUTarget("cuda", 10 * major + minor, 32)
     triton.runtime.driver.set_active(SimpleNamespace(
@@ -116,9 +122,11 @@ def _caught(stands_in: Card) -> Iterator[list[Launch]]:
         yield launches
 
 
-def _drive(shape: ModelShape, steps: Sequence[str], group: Group | None) -> None:
+def _drive(
+    shape: ModelShape, steps: Sequence[str], group: Group | None, kv_dtype: str = ""
+) -> None:
     """Run steps, such as decode:16, on a rank of all of the model."""
-    runtime = runtime_of(shape, context=CONTEXT, slots=SLOTS, chunk=CHUNK)
+    runtime = runtime_of(shape, context=CONTEXT, slots=SLOTS, chunk=CHUNK, kv_dtype=kv_dtype)
     mlp = shape.layers[0].mlp
     assert isinstance(mlp, DenseMlp)
     tiles = group.shares[group.number] if group else (0, mlp.num_tiles)

@@ -3,6 +3,8 @@
 A number for each kernel by name; run in Triton's interpreter and on a card.
 """
 
+from collections.abc import Sequence
+
 import torch
 from plancc_gpu_cases import (
     Heads,
@@ -40,11 +42,11 @@ TREES = {"64 tiles": (40, 131, 64), "63 tiles": (64, 77, 63), "columns": (7, 5, 
 
 
 def attention_errors(
-    make: Maker, shape: Heads, *, kv_dtype: torch.dtype | None = None
-) -> dict[str, float]:
+    make: Maker, shape: Heads, *, kv_dtype: torch.dtype | None = None,
+    lengths: Sequence[int] = (0, 1, 255, 256, 257, 300),
+) -> dict[str, float]:  # fmt: skip
     """The worst row of a decode step; a chunk of a prompt."""
-    lengths = [0, 1, 255, 256, 257, 300]
-    found = run_attention(make, shape, lengths, 304, kv_dtype=kv_dtype)
+    found = run_attention(make, shape, list(lengths), 304, kv_dtype=kv_dtype)
     rows = [error(found["out"][row].view(shape.heads, -1),
                   attention_reference(shape, found, row, row))
             for row in range(len(lengths))]  # fmt: skip
