@@ -19,6 +19,8 @@ from plancc_local_run import Answer, LocalRun
 from plancc_plans import manifest_of
 
 from plancc.compiler.placement.placement import PlacedStage
+from plancc.executor.backend import cuda_link
+from plancc.ir.errors import RunFailed
 from plancc.ir.manifest import ModelManifest
 
 pytestmark = pytest.mark.gpu
@@ -155,6 +157,15 @@ def test_l07_gate_and_up_in_one_tensor_give_the_bits_of_two(
     fused = write_fused(tmp_path / "toy", SPEC, layout)
     for stages in ([stage((0, 5), "cpu0")], GROUPS["4 unequal"]):
         assert run(fused, tmp_path / "toy", stages).answer(PROMPT, 70) == alone
+
+
+@pytest.mark.skipif(len(cards_here()) < 2, reason="p2p is between two cards")
+def test_t03_a_plan_is_refused_where_what_is_written_does_not_arrive(
+    manifest: ModelManifest, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_link, "copy_rows", lambda source, target: None)
+    with pytest.raises(RunFailed, match="p2p is said to work, but what is written does not arrive"):
+        run(manifest, folder, PIPELINES["2 stages"])
 
 
 def test_e04_a_large_hop_that_comes_late_is_waited_for(tmp_path: Path) -> None:
