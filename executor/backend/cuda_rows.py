@@ -1,6 +1,7 @@
 """What the kernels of a segment work on: views of scratch, and an MLP as far as it lies here."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -12,6 +13,7 @@ from plancc.ir.tiles import Span, tile_bounds
 Tensor = torch.Tensor
 _KEPT_ROWS = 64  # of decode; prompts end with any number of rows
 _KEPT = 4096
+_bounds = cache(tile_bounds)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def tiles_of(layer: Layer) -> tuple[tuple[int, ...], int]:
     mlp = layer.mlp
     assert isinstance(mlp, DenseMlp)
     assert mlp.intermediate_size is not None
-    return tile_bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles), mlp.group
+    return _bounds(mlp.intermediate_size, mlp.group, mlp.num_tiles), mlp.group
 
 
 def columns_of(layer: Layer, share: Span | None) -> int:

@@ -21,7 +21,8 @@ from plancc.kernels.gpu.tape import Launch, Tape, Varying
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _INTERPRETED = tl.constexpr(IS_INTERPRETED)
-_COMPILED: dict[Any, Any] = {}
+_Tensor = torch.Tensor
+_COMPILED: dict[Any, tuple[Any, list[Any]]] = {}  # and the constants in the kernel's order
 
 
 def launch(
@@ -38,7 +39,9 @@ def launch(
     the time that Triton needs, and prompts are launched kernel by kernel. A tape that is running
     keeps the launch.
     """
-    marked, args = args, tuple(int(a) if isinstance(a, Varying) else a for a in args)
+    marked = args
+    if Tape.running is not None:
+        args = tuple(int(a) if isinstance(a, Varying) else a for a in args)
     if IS_INTERPRETED:
         run: Launch = partial(kernel[grid], OVERLAP=False, **constants)
         run(*args)
@@ -57,15 +60,17 @@ def _run(
     ordinal = torch.cuda.current_device()
     overlaps = overlaps and card_at(ordinal).can_overlap
     constants["OVERLAP"] = overlaps
-    key = (id(kernel), ordinal, warps, stages, *constants.items(), *map(_kind, args))
-    values = [constants[name] for name in kernel.arg_names[len(args) :]]
-    compiled = _COMPILED.get(key)
-    if compiled is None:
-        compiled = _COMPILED[key] = kernel[grid](
+    key = (id(kernel), ordinal, warps, stages, *constants, *constants.values(), *_kinds(args))
+    known = _COMPILED.get(key)
+    if known is None:
+        values = [constants[name] for name in kernel.arg_names[len(args) :]]
+        compiled = kernel[grid](
             *args, num_warps=warps, num_stages=stages, launch_pdl=overlaps, enable_fp_fusion=False,
             **constants,
         )  # fmt: skip
+        _COMPILED[key] = compiled, values
         return compiled[(*grid, 1, 1)[:3]], values
+    compiled, values = known
     run = compiled[(*grid, 1, 1)[:3]]
     run(*args, *values)
     return run, values
@@ -77,15 +82,20 @@ def can_overlap() -> bool:
     return not IS_INTERPRETED and card_at(torch.cuda.current_device()).can_overlap
 
 
-def _kind(argument: Any) -> Any:
-    """All that a compiled kernel depends on of an argument that is no constant, or more."""
-    if isinstance(argument, torch.Tensor):
-        return argument.dtype, argument.data_ptr() % 16 == 0
-    if isinstance(argument, int):
-        return argument == 1, argument % 16 == 0, argument.bit_length() > 31
-    if argument is None or isinstance(argument, float):
-        return type(argument)
-    return type(argument), argument.base.dtype, tuple(argument.block_shape)  # a tensor descriptor
+def _kinds(args: tuple[Any, ...]) -> list[Any]:
+    """All that a compiled kernel depends on of arguments that are no constants, or more."""
+    kinds: list[Any] = []
+    for arg in args:
+        kind = type(arg)
+        if kind is _Tensor:
+            kinds += arg.dtype, arg.data_ptr() % 16 == 0
+        elif kind is int:
+            kinds += kind, arg == 1, arg % 16 == 0, arg.bit_length() > 31
+        else:
+            kinds.append(kind)
+            if arg is not None and kind is not float:  # a tensor descriptor
+                kinds += arg.base.dtype, *arg.block_shape
+    return kinds
 
 
 @kernel

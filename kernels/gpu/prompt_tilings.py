@@ -5,6 +5,7 @@ they fit it and its registers, which hold operands where tensor cores do not rea
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -106,6 +107,11 @@ def fitting(
     block_k = min(tiling.block_k, max(32, span & -span))
     copies = tiling.copies and is_even and span % block_k == 0 and is_copied(x, w)
     copies = copies and card_of(x.device).can_copy
+    return _changed(tiling, block_k, copies=copies)
+
+
+@cache
+def _changed(tiling: PromptTiling, block_k: int, *, copies: bool) -> PromptTiling:
     return replace(tiling, block_k=block_k, copies=copies)
 
 

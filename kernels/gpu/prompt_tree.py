@@ -5,6 +5,7 @@ of finished subtrees find no room in registers: they wait in memory (waiting.py)
 all of them. The order of the sums is that of tree.py whatever the tiling.
 """
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -160,7 +161,7 @@ def prompt_tree(
     first, end = node or (0, len(bounds) - 1)
     assert k == bounds[end] - bounds[first], f"{k} columns for tiles [{first}, {end})"
     assert num_rows == 1 or x.stride(0) == w.stride(0), f"{x.stride(0)} and {w.stride(0)} apart"
-    widest = max(b - a for a, b in pairwise(bounds))
+    widest = _widest(bounds)
     are_alike = (bounds[-1] // group) % (len(bounds) - 1) == 0
     tiling = fitting(tiling, x, w, widest, is_even=are_alike)
     tiles = end - first
@@ -180,3 +181,8 @@ def prompt_tree(
         HELD=tiling.held, SLOTS=waiting_slots(tiling, tiles), WARPS=tiling.warps,
         **constants(tiling),
     )  # fmt: skip
+
+
+@cache
+def _widest(bounds: tuple[int, ...]) -> int:
+    return max(b - a for a, b in pairwise(bounds))
