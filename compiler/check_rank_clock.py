@@ -94,7 +94,9 @@ class RankClock:
 
     def _attention_ns(self, layer: Layer) -> int:
         """Scores and weighted values of a chunk, over the mean number of keys of the prompt."""
-        mixer, prompt, rate = layer.mixer, self.plan.ask.prompt or 1, self._matmul_rate()
+        mixer, prompt = layer.mixer, self.plan.ask.prompt or 1
+        said = (self._matmul_rate(), self.device.attention_tflops)
+        rate = min((rate for rate in said if rate is not None), default=None)
         if not (mixer.num_heads and mixer.head_dim) or rate is None:
             return 0
         keys = min(mixer.window or prompt, (prompt + 1) / 2)

@@ -130,6 +130,7 @@ def _measure_device(
         read_points=rounded_points(rising(read)),
         tflops={options.dtype: matmul[-1][1]},
         matmul_points=matmul,
+        attention_tflops=device.attention_tflops,
         launch_us=rounded(launch_us),
         threads=device.threads,
     )

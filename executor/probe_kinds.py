@@ -15,7 +15,10 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True)
 class DeclaredDevice:
-    """A device before it is measured: what it may hold and how it computes."""
+    """A device before it is measured: what it may hold and how it computes.
+
+    attention_tflops is not measured: what a file says of it stays.
+    """
 
     name: str
     kind: str
@@ -24,6 +27,7 @@ class DeclaredDevice:
     free_bytes: int
     threads: int | None
     reserve_bytes: int = 0
+    attention_tflops: float | None = None
 
 
 @dataclass(frozen=True)

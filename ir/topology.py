@@ -17,6 +17,7 @@ from plancc.ir.units import Bytes, PositiveBytes
 TOPOLOGY_FORMAT = "plancc.topology/1"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
 _TWINS = {"bfloat16": "float16", "float16": "bfloat16"}
+_LATER = ("scratch", "wire_bytes", "attention_tflops")  # fields that came later
 LinkMode = Literal["local", "p2p", "staged", "network"]
 
 
@@ -32,6 +33,7 @@ class Device(Frozen):
     wire_bytes: taken besides where each device has a process of its own that reaches the others'.
     read_points: (bytes of one weight-streaming kernel, us). Points win over the scalar read_gb_s.
     matmul_points: (rows, TFLOP/s) in one format, see `points_of`; they win over its tflops.
+    attention_tflops: of a prompt's attention, where that is slower than matrix products.
     """
 
     name: Name
@@ -47,6 +49,7 @@ class Device(Frozen):
     read_points: Points | None = None
     tflops: dict[DType, Number] = {}
     matmul_points: Points | None = None
+    attention_tflops: Number | None = None
     launch_us: Annotated[float, Field(ge=0)] = 0.0
     threads: Annotated[int, Field(ge=1)] | None = None
     dtypes: tuple[DType, ...] = ("bfloat16", "float16", "float32")
@@ -57,7 +60,7 @@ class Device(Frozen):
         """A file from before a field has the digest that it had."""
         data: dict[str, Any] = fields(self)
         return {key: value for key, value in data.items()
-                if value or key not in ("scratch", "wire_bytes")}  # fmt: skip
+                if value or key not in _LATER}  # fmt: skip
 
     @model_validator(mode="after")
     def _numbers_agree(self) -> Self:

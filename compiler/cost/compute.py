@@ -105,12 +105,15 @@ def state_ns(model: ModelShape, device: Device, index: int, work: Work) -> int:
 def attend_ns(model: ModelShape, device: Device, index: int, work: Work, prompt: int) -> int:
     """Attention of a prompt chunk: 4 flops a head element, row and key.
 
-    A row sees (prompt + 1) / 2 keys in the mean, a window's at most; KV bytes stay in cache.
+    A row sees (prompt + 1) / 2 keys in the mean, a window's at most; KV bytes stay in cache. At the
+    rate of matrix products, or of attention where the topology says one and that is slower.
     """
     mixer = model.layers[index].mixer
     heads = (mixer.num_heads or 0) * (mixer.head_dim or 0)
     keys = min(mixer.window or prompt, (prompt + 1) / 2)
-    return matmul_ns(device, 4 * work.rows * heads * keys, work.rows, model.dtype)
+    flops, tflops = 4 * work.rows * heads * keys, device.attention_tflops
+    slower = ceil(flops / (tflops * 1e12) * 1e9) if tflops else 0
+    return max(matmul_ns(device, flops, work.rows, model.dtype), slower)
 
 
 def layer_parts_ns(

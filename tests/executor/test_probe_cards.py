@@ -96,11 +96,13 @@ def test_reads_end_where_a_card_has_no_room_for_a_layer() -> None:
 
 
 def test_refresh_finds_a_card_by_uuid_and_asks_what_is_free_now() -> None:
-    old = card_topology(1, name="left", uuid=B, free_bytes=20 * GIB, reserve_bytes=7)
+    old = card_topology(1, name="left", uuid=B, free_bytes=20 * GIB, reserve_bytes=7,
+                        attention_tflops=5.5)  # fmt: skip
     found = options_to_refresh(old, DeviceFlags(), HERE, {}, quick=True).devices
     assert [(one.name, one.uuid, one.free_bytes, one.reserve_bytes) for one in found] == [
         ("left", B, 3 * GIB, 7)
     ]
+    assert found[0].attention_tflops == 5.5
 
 
 def test_links_are_staged_where_it_is_asked_and_again_where_the_file_says_so() -> None:

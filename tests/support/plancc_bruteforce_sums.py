@@ -150,8 +150,9 @@ class Sums(Bytes):
             keys = min(self.context, mixer.window or self.context)
             time += self.read(name, self.rows * keys * self.kv_row(source))
             return time + self.read(name, 2 * self.rows * layer.state_bytes_per_slot)
-        rate = self._rate(name)
-        if mixer.num_heads and mixer.head_dim and rate:
+        rates = [self._rate(name), self.devices[name].attention_tflops]
+        if mixer.num_heads and mixer.head_dim and any(rates):
+            rate = min(filter(None, rates))
             prompt = self.ask.prompt or 1
             keys = min(mixer.window or prompt, (prompt + 1) / 2)
             flops = 4 * self.rows * mixer.num_heads * mixer.head_dim * keys
