@@ -65,7 +65,7 @@ _FAST = {
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
 _SMALL = _FAST | {"gate_up": Tiling(64, 64, wide=True, warps=4, stages=6)}
-_RINGS = {"qkv": (10, 10), "o": (7, 8), "gate_up": (6, 6), "down": (10, 10)}
+_RINGS = {"qkv": (10, 14), "o": (7, 8), "gate_up": (6, 10), "down": (10, 16)}
 """Slots, and how many blocks before its end a program lets the next kernel start."""
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
 

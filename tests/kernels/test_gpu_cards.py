@@ -48,7 +48,7 @@ CACHES = [(card, *mixed, "decode:16", "prompt:512") for card, mixed in product(C
 KERNELS = {"_enter", "_linear", "_attention", "merge", "_join", "_gate_up", "_pick", "_partials",
            "_add_roots", "_norm", "_append", "_tree"}  # fmt: skip
 RING_KERNELS = {"_ring_linear", "_ring_join"}
-RINGS = {"qkv": (10, 10, 9, 6), "o": (8, 7, 7, 6), "gate_up": (6, 6, 5, 4), "down": (10, 10, 9, 6)}
+RINGS = {"qkv": (14, 10, 9, 6), "o": (8, 7, 7, 6), "gate_up": (10, 6, 5, 4), "down": (16, 10, 9, 6)}
 """Early starts, and slots for 16, 32 and 64 rows."""
 MOST_REGISTERS = 65536  # of a program, on all of these cards
 SPILLED_BYTES = 512  # of a thread; float32 attention comes near, what is fast does not
