@@ -27,9 +27,10 @@ weights: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/python -P docs/demo.py
 
+# One thread of torch a test process: two of each would spin for the cores. Ours stay as many.
 test: $(STAMP)
 	$(MAKE) --no-print-directory -j 2 lint types weights
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check --quiet .
