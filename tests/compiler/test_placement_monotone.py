@@ -17,7 +17,7 @@ from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
 
 CHECKED = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=16, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 OBJECTIVES = ("latency", "prefill", "throughput")
 TILES = 4

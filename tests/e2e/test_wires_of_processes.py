@@ -56,6 +56,7 @@ def test_groups_apart_answer_as_one_rank(manifest: ModelManifest, folder: Path) 
     assert answers[0] == answers[1]
 
 
+@pytest.mark.skipif("PLANCC_SWEEP" not in os.environ, reason="PLANCC_SWEEP: takes 16 s")
 def test_a_rank_that_dies_while_others_meet_it_ends_the_run(
     manifest: ModelManifest, folder: Path
 ) -> None:

@@ -41,7 +41,7 @@ def test_sixty_four_queries_share_a_head() -> None:
 
 
 @pytest.mark.parametrize("name", MATRICES)
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16"])
 def test_products_of_odd_sizes_are_near(name: str, dtype: str) -> None:
     most = NEAR[dtype] if name != "one number" else 2e-3
     assert too_far(matrix_errors(Maker(DTYPES[dtype]), *MATRICES[name]), most) == {}
@@ -51,8 +51,7 @@ def test_a_tree_of_as_many_tiles_as_there_may_be_is_near() -> None:
     assert too_far(tree_errors(Maker(torch.float32), 5, 70, 64), NEAR["float32"]) == {}
 
 
-PAIRS = [("float16", "float32"), ("bfloat16", "float32"), ("float32", "bfloat16"),
-         ("bfloat16", "float16")]  # fmt: skip
+PAIRS = [("float16", "float32"), ("float32", "bfloat16")]  # cards are asked all
 
 
 @pytest.mark.parametrize(("dtype", "kv_dtype"), PAIRS)
