@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 
 # pip compiles 13,000 files one after another; all cores compile those that may ever be imported.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-UNUSED := /(tests?|testing|pandas)/|/transformers/models/(?!auto/|llama/|qwen2/)
+UNUSED := /(tests?|testing|pandas|_inductor|_dynamo|mypyc?|lexers)/|/transformers/models/(?!auto/|llama/|qwen2/)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
