@@ -64,7 +64,7 @@ def group_plan(topology: Topology) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize("flags", [(), ("--objective", "throughput", "--slots", "3")])
+@pytest.mark.parametrize("flags", [("--objective", "throughput", "--slots", "3")])
 def test_two_processes_give_the_same_bytes(tmp_path: Path, flags: tuple[str, ...]) -> None:
     available = sorted(os.sched_getaffinity(0))
     one, two = tmp_path / "one", tmp_path / "a b" / "two"
