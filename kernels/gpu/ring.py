@@ -24,6 +24,7 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.jit import gluon_kernel
 from plancc.kernels.gpu.launch import let_next_start
+from plancc.kernels.gpu.norm import add_pairs
 from plancc.kernels.gpu.tilings import RING_COLUMNS, RING_ROWS, RING_WARPS
 
 _WARPS: gl.constexpr = gl.constexpr(RING_WARPS)
@@ -147,15 +148,6 @@ def as_rows(acc: tensor) -> Any:
 
 
 @gluon_kernel
-def _add_pairs(values: tensor, LEVELS: gl.constexpr) -> Any:
-    """As norm.add_pairs; all columns of a row are one thread's."""
-    for _ in gl.static_range(LEVELS):
-        left, right = gl.split(gl.reshape(values, [values.shape[0], values.shape[1] // 2, 2]))
-        values = left + right
-    return values
-
-
-@gluon_kernel
 def scale_of(
     squares: tensor, num_rows: tensor, eps: tensor,
     K: gl.constexpr, ROWS: gl.constexpr, CHUNK: gl.constexpr, EACH: gl.constexpr,
@@ -169,8 +161,8 @@ def scale_of(
     chunks = gl.arange(0, EACH * THREADS, gl.SliceLayout(0, PARTS))[None, :]
     is_in = (rows < num_rows) & (chunks < NUM)
     parts = gl.load(squares + rows * NUM + chunks, mask=is_in, other=0.0)
-    sums = gl.convert_layout(_add_pairs(parts, LEVELS), TOTALS)
-    total = gl.reshape(_add_pairs(sums, MORE), [ROWS])
+    sums = gl.convert_layout(add_pairs(parts, LEVELS), TOTALS)
+    total = gl.reshape(add_pairs(sums, MORE), [ROWS])
     total = gl.convert_layout(total, gl.SliceLayout(1, AS_ROWS))
     return tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total, K * 1.0) + eps))
 
@@ -186,8 +178,8 @@ def store_squares(
     HERE: gl.constexpr = wide.shape[1] // CHUNK
     FOURS: gl.constexpr = gl.BlockedLayout([1, 4], [16, 2], [_WARPS, 1], [1, 0])
     ONES: gl.constexpr = gl.BlockedLayout([1, 1], [16, 2], [_WARPS, 1], [1, 0])
-    sums = gl.convert_layout(_add_pairs(wide * wide, 3), FOURS)
-    sums = gl.convert_layout(_add_pairs(sums, 2), ONES)
+    sums = gl.convert_layout(add_pairs(wide * wide, 3), FOURS)
+    sums = gl.convert_layout(add_pairs(sums, 2), ONES)
     rows = gl.arange(0, ROWS, gl.SliceLayout(1, ONES))[:, None]
     chunks = first // CHUNK + gl.arange(0, HERE, gl.SliceLayout(0, ONES))[None, :]
     is_in = (rows < num_rows) & (chunks < NUM)

@@ -12,6 +12,9 @@ from plancc.kernels.gpu.card import KIB, Card
 MAX_ROWS = 64
 RING_ROWS, RING_COLUMNS, RING_WARPS = 64, 128, 4
 """Of a block of weights in a ring, and how many warps work on it."""
+_RING_MOST_K = (
+    32768  # a warp adds a row's sums of squares: 32 threads, 32 chunks of 32 columns each
+)
 _FP32 = 4
 
 
@@ -84,7 +87,8 @@ def tiling(role: str, itemsize: int, num_rows: int, span: int, card: Card) -> Ti
     most = {16: found.stages, 32: 5, 64: 4}[rows]
     fit = _fitting_stages(found, 2 if role == "gate_up" else 1, itemsize, rows, span, card)
     found = replace(found, stages=min(found.stages, most, fit))
-    return _with_ring(found, role, itemsize, rows, card) if whole >= RING_COLUMNS else found
+    has_blocks = whole >= RING_COLUMNS and span <= _RING_MOST_K
+    return _with_ring(found, role, itemsize, rows, card) if has_blocks else found
 
 
 def _with_ring(found: Tiling, role: str, itemsize: int, rows: int, card: Card) -> Tiling:

@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 from decode_gpu import MODELS, commit
 from plancc_apart import plan_on_cards
-from plancc_gpu_groups import part_of
 from plancc_gpu_plans import BACKENDS, cards_here
 from plancc_group_plans import stage
 from plancc_plans import write_plan
+from plancc_random_run import fill
 
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.compiler.placement.placement import PlacedStage
@@ -57,21 +57,11 @@ def stages_of(shape: str, layers: int) -> list[PlacedStage]:
     return [stage(span, f"gpu{i}") for i, span in enumerate(pairwise(cuts))]
 
 
-def fill(opened: tuple[OpenSeat, ...]) -> None:
-    """The same numbers for the same piece of a tensor, whoever holds it."""
+def fill_all(opened: tuple[OpenSeat, ...]) -> None:
     for item in opened:
         for piece in item.model.pieces():
-            view = item.model.parameter(piece)
-            whole = torch.empty(piece.spec.shape, dtype=view.dtype, device=view.device)
-            seed = crc32(piece.spec.name.encode())
-            whole.normal_(generator=torch.Generator(view.device).manual_seed(seed))
-            if whole.dim() == 1:
-                whole.mul_(0.1).add_(1.0)
-            else:
-                whole.mul_(piece.spec.shape[1] ** -0.5)
-            view.copy_(part_of(whole, piece))
-            del whole
-        torch.cuda.synchronize(view.device)
+            fill(piece, item.model.parameter(piece))
+        torch.cuda.synchronize(item.model.device)
         torch.cuda.empty_cache()
 
 
@@ -88,7 +78,7 @@ class Worker:
         names = [worker.name for worker in plan.runtime.workers]
         opened = open_models(plan, tuple(s for s in seats_of(plan) if s.worker == name),
                              BACKENDS["Cards"])  # fmt: skip
-        fill(opened)
+        fill_all(opened)
         group = (Group(open_store(HERE, port), names.index(name), len(names), HERE)
                  if len(names) > 1 else None)  # fmt: skip
         free = free_bytes(opened)

@@ -110,6 +110,11 @@ def test_what_any_rank_launches_fits_every_card() -> None:
     check(SWEEP, KERNELS | RING_KERNELS)
 
 
+def test_rows_wider_than_a_warp_adds_the_squares_of_have_no_ring() -> None:
+    found = [tiling("qkv", 2, 1, span, HOPPER).slots for span in (32768, 32896)]
+    assert found == [10, 0]
+
+
 def test_rings_fit_a_hopper_card() -> None:
     asked = ("sm_90", "llama-3.1-8b", "bfloat16", "decode:1")
     names = {"_enter", "_linear", "_attention", "merge", "_pick", "_partials", "_add_roots"}
