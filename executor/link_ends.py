@@ -72,7 +72,7 @@ class LinkEnds:
         return source.backend.link(
             source.model, target.model, shape=shape, dtype=dtype,
             is_staged=link.transport == "staged",
-            in_place=flow_of(self._plan, link) != "rows",
+            in_place=flow_of(self._seats, link) != "rows",
         )  # fmt: skip
 
     def inlets(self, rank: int) -> Mapping[int, Inlet]:
@@ -103,7 +103,7 @@ class LinkEnds:
         if index in self._wires:
             wire, where = self._wires[index]
             shape, dtype = self._rows_of(link)
-            return wire.inlet(where.ranks.index(link.from_), flow_of(self._plan, link),
+            return wire.inlet(where.ranks.index(link.from_), flow_of(self._seats, link),
                               shape=shape, dtype=dtype)  # fmt: skip
         assert self._group is not None
         inlet = GlooInlet(
@@ -117,10 +117,10 @@ class LinkEnds:
             return self._local[index]
         if index in self._wires:
             wire, where = self._wires[index]
-            return wire.outlet(where.ranks.index(link.to), flow_of(self._plan, link))
+            return wire.outlet(where.ranks.index(link.to), flow_of(self._seats, link))
         assert self._group is not None
         peer = self._home[link.to]
-        if link.payload != "step" and flow_of(self._plan, link) != "rows":
+        if link.payload != "step" and flow_of(self._seats, link) != "rows":
             return DirectOutlet(self._group, peer, index)
         return GlooOutlet(self._group, peer, index, self._slots(link), self._shared_rows(link),
                           self._body(link))  # fmt: skip

@@ -5,7 +5,7 @@ ranks, any other by a wire of its own, of two. Where such links are all that a r
 its program but the news of a step waits on the host.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,11 +53,11 @@ def wires_of(plan: Plan) -> tuple[WirePlan, ...]:
     )  # fmt: skip
 
 
-def flow_of(plan: Plan, link: PlanLink) -> Flow:
-    """What a link of rows carries."""
+def flow_of(seats: Sequence[Seat], link: PlanLink) -> Flow:
+    """What a link of rows carries between seats, which are those of the plan."""
     if link.payload == "partial":
         return "partial"
-    source, target = (seats_of(plan)[rank] for rank in _ends(link))
+    source, target = (seats[rank] for rank in _ends(link))
     is_owners = source.group is not None and source.group.is_owner
     return "normed" if is_owners and source.stage == target.stage else "rows"
 

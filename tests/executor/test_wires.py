@@ -118,7 +118,7 @@ def test_a_group_has_one_wire_and_a_hop_its_own(manifest: ModelManifest) -> None
     group = wires_of(plan)[0]
     assert [group.sources(plan, rank) for rank in group.ranks] == [(1, 2), (0,), (0,)]
     assert [group.targets(plan, rank) for rank in group.ranks] == [(1, 2), (0,), (0,)]
-    flows = [flow_of(plan, link) for link in plan.links if link.payload != "step"]
+    flows = [flow_of(seats_of(plan), link) for link in plan.links if link.payload != "step"]
     assert sorted(flows) == ["normed"] * 2 + ["partial"] * 4 + ["rows"] * 3
 
 
