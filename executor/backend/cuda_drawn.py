@@ -11,7 +11,7 @@ from plancc.kernels.gpu.sample import pick
 
 @dataclass(frozen=True)
 class DeviceTokens:
-    """`on_device` int32 [rows], drawn on `stream`; `on_host` once `done` has come."""
+    """`on_device` int32 [rows], drawn on `stream`; `on_host`, pinned, once `done` has come."""
 
     on_device: torch.Tensor
     on_host: torch.Tensor
@@ -23,17 +23,13 @@ class DeviceTokens:
             self.done.synchronize()
         return tuple(self.on_host.tolist())
 
-    def copy_to(self, token_ids: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
-        """Into `token_ids` of a device, in the order of its stream, without waiting."""
-        if token_ids.device == self.on_device.device:
-            if stream is not self.stream and stream is not None and self.done is not None:
-                stream.wait_event(self.done)
-            token_ids.copy_(self.on_device, non_blocking=True)
-            return
-        assert stream is not None
-        assert self.done is not None
-        stream.wait_event(self.done)
-        token_ids.copy_(self.on_host, non_blocking=True)  # pinned: no device has to see the other
+    def seen_from(self, device: torch.device, stream: torch.cuda.Stream | None) -> torch.Tensor:
+        """int32 [rows] that kernels of a device can read, in the order of its stream."""
+        if stream is not self.stream and stream is not None:
+            assert self.done is not None
+            stream.wait_event(self.done)
+        # pinned: no device has to see the other
+        return self.on_device if device == self.on_device.device else self.on_host
 
 
 class Drawer:
@@ -50,8 +46,8 @@ class Drawer:
         self._count += 1
         found = DeviceTokens(self._device[at, :rows], self._host[at, :rows], self._stream,
                              self._event())  # fmt: skip
-        pick(logits, s["bests"], s["places"], s["counters"], found.on_device, None)
-        found.on_host.copy_(found.on_device, non_blocking=True)
+        pick(logits, s["bests"], s["places"], s["counters"], found.on_device, None,
+             told=found.on_host)  # fmt: skip
         if found.done is not None:
             found.done.record(self._stream)
         return found

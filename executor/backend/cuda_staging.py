@@ -1,7 +1,7 @@
 """What a step tells the device: positions, slots and tokens of its rows, and new pages.
 
-It is written into pinned memory and copied from there without waiting; a piece of that memory is
-used again only after its copy is done.
+It is written into pinned memory, which the device reads without being waited for; a piece of that
+memory is used again only after it was read.
 """
 
 import torch
@@ -9,8 +9,10 @@ import torch
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_drawn import DeviceTokens
 from plancc.executor.step import Step
+from plancc.kernels.gpu.control import take_control
 
 _PIECES = 4  # steps that the host may be ahead
+_ALIGN = 4
 _NOBODY = -1  # the position of a row that only fills up
 
 
@@ -28,6 +30,7 @@ class Staging:
         self.slots = self._control[decode_rows : 2 * decode_rows]
         self.token_ids = self._control[2 * decode_rows :]
         size = len(self._control) + cache.host_pages.numel()
+        size += -size % _ALIGN  # pieces begin alike: one kernel reads them all
         self._host = torch.zeros(_PIECES, size, dtype=torch.int32, pin_memory=is_cuda)
         self._done = [_event() if is_cuda else None for _ in range(_PIECES)]
         self._count = 0
@@ -40,9 +43,10 @@ class Staging:
         if done is not None:
             done.synchronize()  # of four steps ago: chunks of a long prompt wait here
         length = self._fill(host, step, num_rows)
-        self._control[:length].copy_(host[:length], non_blocking=True)
+        tokens = None
         if isinstance(step.fed, DeviceTokens):
-            step.fed.copy_to(self.token_ids[: step.num_rows], self._stream)
+            tokens = step.fed.seen_from(self._control.device, self._stream)
+        take_control(host[:length], tokens, self._control, first=2 * self._decode_rows)
         self._send_pages(host[len(self._control) :], self._cache.note(step.pages))
         if done is not None:
             done.record(self._stream)

@@ -33,7 +33,7 @@ def _with_noise(
 @entry()
 def _pick(
     logits: tensor, bests: tensor, places: tensor, counters: tensor, token_ids: tensor,
-    positions: tensor, temperatures: tensor, seeds: tensor,
+    positions: tensor, temperatures: tensor, seeds: tensor, told: tensor,
     N: tl.constexpr, SPAN: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
     OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
@@ -59,7 +59,10 @@ def _pick(
         tops = tl.load(bests + row * PIECES + pieces, cache_modifier=".cg")
         found = tl.load(places + row * PIECES + pieces, cache_modifier=".cg")
         token = tl.min(tl.where(tops == tl.max(tops, 0), found, N), 0)
-        tl.store(token_ids + row, tl.minimum(token, N - 1))
+        token = tl.minimum(token, N - 1)
+        tl.store(token_ids + row, token)
+        if told is not None:
+            tl.store(told + row, token)
         if positions is not None:
             position = tl.load(positions + row)
             tl.store(positions + row, tl.where(position < 0, position, position + 1))
@@ -69,6 +72,7 @@ def pick(
     logits: torch.Tensor, bests: torch.Tensor, places: torch.Tensor, counters: torch.Tensor,
     token_ids: torch.Tensor, positions: torch.Tensor | None,
     temperatures: torch.Tensor | None = None, seeds: torch.Tensor | None = None,
+    told: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """token_ids [rows]: of logits [rows, N], which follow the tokens at `positions`; the positions
     move on by one, but for those of -1. Positions may be None where no temperatures are given.
@@ -76,11 +80,12 @@ def pick(
 
     temperatures: float32 [rows], 0 for the largest, and seeds: int64 [rows]; None: all the largest.
     bests: float32 and places: int32 [rows, PIECES]; counters: int32 zeros [rows], and again after.
+    told: int32 [rows], a second place for the tokens: memory of the host, pinned.
     """
     num_rows, n = logits.shape
     span = -(-n // PIECES)
     launch(
         _pick, (num_rows, PIECES), logits, bests, places, counters, token_ids, positions,
-        temperatures, seeds, N=n, SPAN=span, PIECES=PIECES, WIDTH=1 << (span - 1).bit_length(),
-        warps=4,
+        temperatures, seeds, told, N=n, SPAN=span, PIECES=PIECES,
+        WIDTH=1 << (span - 1).bit_length(), warps=4,
     )  # fmt: skip
