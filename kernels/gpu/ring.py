@@ -60,19 +60,20 @@ def open_ring(w: tensor, x: tensor, HEIGHT: gl.constexpr, SLOTS: gl.constexpr) -
 @gluon_kernel
 def _ask_weights(
     w: tensor, bars: tensor, weights: tensor, row: tensor, up: tensor, block: tensor, slot: tensor,
-    HEIGHT: gl.constexpr, ROWS: gl.constexpr,
+    HEIGHT: gl.constexpr, TAKEN: gl.constexpr, ROWS: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """One block of K: 64 rows from `row` on, and where HEIGHT is twice that, as many from `up`."""
+    """One block of K: TAKEN rows from `row` on, and where HEIGHT is twice 64, as many from `up`."""
+    BOX: gl.constexpr = w.block_type.shape[0]
     COLUMNS: gl.constexpr = w.block_type.shape[1]
-    mbarrier.expect(bars.index(slot), (HEIGHT + ROWS) * COLUMNS * 2)
-    at = block * COLUMNS
-    if HEIGHT == _TILE:
-        tma.async_copy_global_to_shared(w, [row, at], bars.index(slot), weights.index(slot))
-    else:
-        first = weights.index(slot).slice(0, _TILE)
-        second = weights.index(slot).slice(_TILE, _TILE)
-        tma.async_copy_global_to_shared(w, [row, at], bars.index(slot), first)
-        tma.async_copy_global_to_shared(w, [up, at], bars.index(slot), second)
+    MATRICES: gl.constexpr = HEIGHT // _TILE
+    mbarrier.expect(bars.index(slot), (MATRICES * TAKEN + ROWS) * COLUMNS * 2)
+    for i in gl.static_range(TAKEN // BOX):
+        box = weights.index(slot).slice(i * BOX, BOX)
+        tma.async_copy_global_to_shared(w, [row + i * BOX, block * COLUMNS], bars.index(slot), box)
+        if MATRICES == 2:
+            box = weights.index(slot).slice(_TILE + i * BOX, BOX)
+            tma.async_copy_global_to_shared(w, [up + i * BOX, block * COLUMNS], bars.index(slot),
+                                            box)  # fmt: skip
 
 
 @gluon_kernel
@@ -84,12 +85,12 @@ def _ask_rows(x: tensor, bars: tensor, rows: tensor, block: tensor, slot: tensor
 @gluon_kernel
 def ask_first_weights(
     w: tensor, bars: tensor, weights: tensor, row: tensor, up: tensor, first: tensor, end: tensor,
-    HEIGHT: gl.constexpr, ROWS: gl.constexpr, SLOTS: gl.constexpr,
+    HEIGHT: gl.constexpr, TAKEN: gl.constexpr, ROWS: gl.constexpr, SLOTS: gl.constexpr,
 ) -> Any:  # fmt: skip
     """All slots but one, of blocks [first, end). May come before the wait for the last kernel."""
     for i in gl.static_range(SLOTS - 1):
         if first + i < end:
-            _ask_weights(w, bars, weights, row, up, first + i, i, HEIGHT, ROWS)
+            _ask_weights(w, bars, weights, row, up, first + i, i, HEIGHT, TAKEN, ROWS)
 
 
 @gluon_kernel
@@ -106,9 +107,11 @@ def ask_first_rows(
 def sum_blocks(
     w: tensor, x: tensor, bars: tensor, weights: tensor, rows: tensor, row: tensor, up: tensor,
     origin: tensor, first: tensor, end: tensor, last: tensor,
-    HEIGHT: gl.constexpr, SLOTS: gl.constexpr, EARLY: gl.constexpr, OVERLAP: gl.constexpr,
+    HEIGHT: gl.constexpr, TAKEN: gl.constexpr, SLOTS: gl.constexpr, EARLY: gl.constexpr,
+    OVERLAP: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """[HEIGHT, ROWS]: the sum over blocks [first, end) of K, in their order.
+    """[HEIGHT, ROWS]: the sum over blocks [first, end) of K, in their order. Of every 64 the
+    first TAKEN mean something.
 
     The program's blocks are [origin, last): of those beyond `end` some are asked for on the way.
     The next kernel may start when EARLY of them are left.
@@ -128,7 +131,7 @@ def sum_blocks(
         later = block + SLOTS - 1
         if later < last:
             free = (later - origin) % SLOTS
-            _ask_weights(w, bars, weights, row, up, later, free, HEIGHT, ROWS)
+            _ask_weights(w, bars, weights, row, up, later, free, HEIGHT, TAKEN, ROWS)
             _ask_rows(x, bars, rows, later, free)
         if block == last - 1 - EARLY:
             let_next_start(OVERLAP)

@@ -37,12 +37,12 @@ def _sum_tiles(
     """[64, ROWS]: the node of the tree that tiles [first, end) are, as tree.sum_over_tiles."""
     origin, last = first * BLOCKS, end * BLOCKS
     acc = sum_blocks(w, x, bars, weights, rows, row, row, origin, origin, origin + BLOCKS, last,
-                     _TILE, SLOTS, EARLY, OVERLAP)  # fmt: skip
+                     _TILE, _TILE, SLOTS, EARLY, OVERLAP)  # fmt: skip
     s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, first * 0 + 1
     for tile in range(first + 1, end):
         at = tile * BLOCKS
         acc = sum_blocks(w, x, bars, weights, rows, row, row, origin, at, at + BLOCKS, last, _TILE,
-                         SLOTS, EARLY, OVERLAP)  # fmt: skip
+                         _TILE, SLOTS, EARLY, OVERLAP)  # fmt: skip
         s0, s1, s2, s3, s4, s5, depth = push_tile(
             s0, s1, s2, s3, s4, s5, depth, acc, merges_after(tile, TILES, LEVELS), LEVELS
         )
@@ -81,7 +81,8 @@ def _ring_join(
     row, first = gl.program_id(0) * _TILE, gl.program_id(1) * HALF
     end = gl.minimum(first + HALF, TILES)
     bars, weights, slots = open_ring(w, x, _TILE, SLOTS)
-    ask_first_weights(w, bars, weights, row, row, first * BLOCKS, end * BLOCKS, _TILE, ROWS, SLOTS)
+    ask_first_weights(w, bars, weights, row, row, first * BLOCKS, end * BLOCKS, _TILE, _TILE,
+                      ROWS, SLOTS)  # fmt: skip
     columns = row + gl.arange(0, _TILE, gl.SliceLayout(0, AS_ROWS))[None, :]
     rows = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
     gains = gl.load(gain + columns, mask=columns < N, other=0.0).to(gl.float32)

@@ -7,6 +7,7 @@ from triton.experimental.gluon import language as gl
 from triton.language import tensor
 
 from plancc.kernels.gpu.activation import silu
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import gluon_entry
 from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK
@@ -28,6 +29,7 @@ from plancc.kernels.gpu.tilings import (
     Tiling,
     padded_rows,
     power_of_two,
+    ring_rows,
 )
 
 _TILE: gl.constexpr = gl.constexpr(RING_ROWS)
@@ -36,22 +38,24 @@ _TILE: gl.constexpr = gl.constexpr(RING_ROWS)
 @gluon_entry(["num_rows"])
 def _ring_linear(
     w: tensor, x: tensor, squares: tensor, bias: tensor, out: tensor, num_rows: tensor, eps: tensor,
-    N: gl.constexpr, K: gl.constexpr, HEIGHT: gl.constexpr, CHUNK: gl.constexpr,
-    EACH: gl.constexpr, LEVELS: gl.constexpr, THREADS: gl.constexpr, MORE: gl.constexpr,
-    SLOTS: gl.constexpr, EARLY: gl.constexpr, OVERLAP: gl.constexpr,
+    N: gl.constexpr, K: gl.constexpr, HEIGHT: gl.constexpr, TAKEN: gl.constexpr,
+    CHUNK: gl.constexpr, EACH: gl.constexpr, LEVELS: gl.constexpr, THREADS: gl.constexpr,
+    MORE: gl.constexpr, SLOTS: gl.constexpr, EARLY: gl.constexpr, OVERLAP: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """HEIGHT 128: w has gate, then up, and SiLU of the one is multiplied by the other."""
+    """A program has TAKEN columns of the result. HEIGHT 128: w has gate, then up, and SiLU of the
+    one is multiplied by the other."""
     ROWS: gl.constexpr = x.block_type.shape[0]
     BLOCKS: gl.constexpr = K // x.block_type.shape[1]
-    row = gl.program_id(0) * _TILE
+    row = gl.program_id(0) * TAKEN
     bars, weights, rows = open_ring(w, x, HEIGHT, SLOTS)
-    ask_first_weights(w, bars, weights, row, N + row, 0, BLOCKS, HEIGHT, ROWS, SLOTS)
+    ask_first_weights(w, bars, weights, row, N + row, 0, BLOCKS, HEIGHT, TAKEN, ROWS, SLOTS)
     wait_for_previous(OVERLAP)
     ask_first_rows(x, bars, rows, 0, BLOCKS, SLOTS)
     scale = scale_of(squares, num_rows, eps, K, ROWS, CHUNK, EACH, LEVELS, THREADS, MORE)[:, None]
-    acc = sum_blocks(w, x, bars, weights, rows, row, N + row, 0, 0, BLOCKS, BLOCKS, HEIGHT, SLOTS,
-                     EARLY, OVERLAP)  # fmt: skip
-    columns = row + gl.arange(0, _TILE, gl.SliceLayout(0, AS_ROWS))
+    acc = sum_blocks(w, x, bars, weights, rows, row, N + row, 0, 0, BLOCKS, BLOCKS, HEIGHT, TAKEN,
+                     SLOTS, EARLY, OVERLAP)  # fmt: skip
+    place = gl.arange(0, _TILE, gl.SliceLayout(0, AS_ROWS))
+    columns = row + place
     if HEIGHT == _TILE:
         value = as_rows(acc) * scale
     else:
@@ -60,7 +64,7 @@ def _ring_linear(
     if bias is not None:
         value += gl.load(bias + columns, mask=columns < N, other=0.0).to(gl.float32)[None, :]
     each = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
-    is_in = (each < num_rows) & (columns[None, :] < N)
+    is_in = (each < num_rows) & ((place < TAKEN) & (columns < N))[None, :]
     gl.store(out + each.to(gl.int64) * N + columns[None, :], value.to(out.dtype.element_ty),
              mask=is_in)  # fmt: skip
     close_ring(bars)
@@ -74,10 +78,11 @@ def ring_linear(
     num_rows, k, n = gained.shape[0], w.shape[1], w.shape[0] // matrices
     chunks = power_of_two(-(-k // CHUNK))
     each, rows = min(chunks, 32), padded_rows(num_rows)
+    taken = ring_rows(n, card_of(w.device)) if matrices == 1 else RING_ROWS
     launch(
-        _ring_linear, (-(-n // RING_ROWS),), descriptor(w, RING_ROWS), descriptor(gained, rows),
-        squares, bias, out, num_rows, eps, N=n, K=k, HEIGHT=matrices * RING_ROWS, CHUNK=CHUNK,
-        EACH=each, LEVELS=each.bit_length() - 1, THREADS=chunks // each,
+        _ring_linear, (-(-n // taken),), descriptor(w, taken & -taken), descriptor(gained, rows),
+        squares, bias, out, num_rows, eps, N=n, K=k, HEIGHT=matrices * RING_ROWS, TAKEN=taken,
+        CHUNK=CHUNK, EACH=each, LEVELS=each.bit_length() - 1, THREADS=chunks // each,
         MORE=(chunks // each).bit_length() - 1, SLOTS=tiling.slots,
         EARLY=min(tiling.early, k // RING_COLUMNS - 1), warps=RING_WARPS,
     )  # fmt: skip

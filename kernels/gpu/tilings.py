@@ -68,8 +68,9 @@ _FAST = {
     "head": Tiling(64, 128, wide=True, warps=4, stages=4),
 }
 _SMALL = _FAST | {"gate_up": Tiling(64, 64, wide=True, warps=4, stages=6)}
-_RINGS = {"qkv": (10, 14), "o": (7, 8), "gate_up": (6, 10), "down": (10, 16)}
-"""Slots, and how many blocks before its end a program lets the next kernel start."""
+_RINGS = {"qkv": (7, 31), "o": (7, 8), "gate_up": (4, 10), "down": (10, 16)}
+"""Slots, and how many blocks before its end a program lets the next kernel start. More slots of q,
+k and v would leave no room beside them for attention, whose keys come while they are made."""
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
 
 
@@ -100,6 +101,16 @@ def _with_ring(found: Tiling, role: str, itemsize: int, rows: int, card: Card) -
     slot_bytes = (height + rows) * RING_COLUMNS * itemsize
     fit = (card.shared_bytes - rows * RING_ROWS * _FP32 - KIB) // slot_bytes
     return replace(found, slots=min(slots, fit), early=early)
+
+
+def ring_rows(n: int, card: Card) -> int:
+    """How many rows of a matrix [n, K] a program of a ring takes: as even a share of the card as
+    its blocks of 64 allow, which are then not full."""
+
+    def time(rows: int) -> int:
+        return -(-n // (rows * card.multiprocessors)) * rows
+
+    return min((64, 48, 32, 16), key=time)
 
 
 def _fitting_stages(

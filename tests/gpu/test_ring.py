@@ -20,7 +20,8 @@ if not card_at(0).has_ring:
 
 pytestmark = pytest.mark.gpu
 ROWS = [1, 3, 16, 17, 33, 64]
-SIZES = [(6144, 4096), (100, 128), (1000, 1152), (64, 16512)]  # N, K: a few blocks, many, parts
+SIZES = [(6144, 4096), (8448, 512), (100, 128), (1000, 1152), (64, 16512)]
+"""N, K: a few blocks, many, parts; programs of 48 rows, 64, 16."""
 TREES = [(4096, 16, 896), (4096, 2, 2048), (200, 1, 128), (64, 3, 256), (320, 12, 128),
          (96, 15, 384), (64, 64, 128)]  # fmt: skip
 
