@@ -16,9 +16,10 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.join import add_halves
-from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
+from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, let_next_start, wait_for_previous
+from plancc.kernels.gpu.ring_partials import ring_partials
 from plancc.kernels.gpu.sums import as_rows, load_block, multiply, zeros
-from plancc.kernels.gpu.tilings import Tiling, padded_rows
+from plancc.kernels.gpu.tilings import RING_COLUMNS, Tiling, padded_rows
 from plancc.kernels.gpu.tree import merges_within, push_tile, share_start
 
 Span = tuple[int, int]
@@ -101,13 +102,22 @@ def partials(
     blocks = -(-widest // tiling.block_k)
     shorter = min(cut.at - first, end - cut.at) or end - first
     largest = max(b - a for a, b in roots)
+    pieces = 1 + (cut.at < end)
+    spans = {
+        "TILES": tiles, "FIRST": first, "CUT": cut.at, "END": end, "ROOTS": len(roots),
+        "SECOND": cut.second, "SPLIT": cut.split, "WALK": max(1, (tiles - 1).bit_length()),
+        "LEVELS": max(1, (largest - 1).bit_length()),
+    }  # fmt: skip
+    is_even = widest * tiles == bounds[-1] and not widest % RING_COLUMNS
+    if tiling.slots and not IS_INTERPRETED and is_even:
+        ring_partials(x, w, out, tiling=tiling, halves=halves, counters=counters, width=widest,
+                      pieces=pieces, shortest=shorter, **spans)  # fmt: skip
+        return
     constants = tiling.constants() | {"EARLY": min(tiling.early, shorter * blocks - 1)}
     launch(
-        _partials, (-(-n // tiling.block_n), 1 + (cut.at < end)), x, w, out, halves, counters,
-        num_rows, N=n, K=k, WHOLE=bounds[-1], TILES=tiles, GROUP=group, FIRST=first, CUT=cut.at,
-        END=end, ROOTS=len(roots), SECOND=cut.second, SPLIT=cut.split,
-        WALK=max(1, (tiles - 1).bit_length()), LEVELS=max(1, (largest - 1).bit_length()),
-        BLOCKS=blocks, ROWS=padded_rows(num_rows), **constants,
+        _partials, (-(-n // tiling.block_n), pieces), x, w, out, halves, counters, num_rows, N=n,
+        K=k, WHOLE=bounds[-1], GROUP=group, BLOCKS=blocks, ROWS=padded_rows(num_rows), **spans,
+        **constants,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)
 
 from plancc_gpu_cases import DTYPES, Maker, run_gate_up, run_join, run_linear
+from plancc_gpu_groups import Cut, run_decode
 
 from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.tilings import Tiling, tiling
@@ -24,6 +25,10 @@ SIZES = [(6144, 4096), (8448, 512), (100, 128), (1000, 1152), (64, 16512)]
 """N, K: a few blocks, many, parts; programs of 48 rows, 64, 16."""
 TREES = [(4096, 16, 896), (4096, 2, 2048), (200, 1, 128), (64, 3, 256), (320, 12, 128),
          (96, 15, 384), (64, 64, 128)]  # fmt: skip
+
+CUTS = [Cut(4096, 14336, 16, (8,)), Cut(4096, 14336, 16, (9,)), Cut(200, 2048, 16, (5, 10)),
+        Cut(96, 5760, 15, (1, 2, 9)), Cut(64, 8192, 64, (31,))]  # fmt: skip
+"""Shares of one root or more, cut between roots and within one, or of one tile."""
 
 
 def both(run: Callable[[Maker, Tiling], Any], dtype: str, how: Tiling) -> tuple[Any, Any]:
@@ -72,3 +77,14 @@ def test_a_sum_that_joins_the_residual(rows: int, dtype: str, tree: tuple[int, i
             dtype, how)  # fmt: skip
         for name in ("residual", "gained", "squares"):
             assert torch.equal(ringed[name], plain[name]), name
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_partial_sums_of_a_group(rows: int, dtype: str, cut: Cut) -> None:
+    how = tiling("down", 2, rows, cut.k // cut.tiles, card_at(0))
+    ringed, plain = both(lambda make, how: run_decode(make, rows, cut, how), dtype, how)
+    assert not ringed.unequal()
+    for theirs, ours in zip(plain.parts, ringed.parts, strict=True):
+        assert torch.equal(ours, theirs)
