@@ -1,8 +1,9 @@
 """What two or more processes measure together: hops and exchanges over the links of a run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import cycle
 
 import torch
 
@@ -13,6 +14,8 @@ _ACK, _TAG = 10_000, 20_000  # no hop's link has such a number
 _GAP_S = 0.002  # a receiver has waited for a whole stage before its rows arrive: never a hot loop
 _WARM_UP = 2
 _BLOCK = 2**16
+_LAYER_BLOCKS = 56  # 14 MiB
+_ALONE_ROUNDS = 50
 
 
 class LinkProbe:
@@ -46,20 +49,62 @@ class LinkProbe:
         return _receive(inlet, GlooOutlet(*ends, _ACK, LINK_SLOTS, acks, 0), times, rows)
 
     def exchange_us(self, size: int, times: int, peers: Sequence[int]) -> list[float]:
-        """us of each round in which each of `peers` ends with the `size` bytes of every other."""
+        """us that each round with an exchange takes beyond the same computing of this rank alone.
+
+        Each of `peers` ends a round with the `size` bytes of every other. Rounds follow each other
+        without a pause: what an exchange costs is also what gloo's thread takes from computing.
+        """
         mine = torch.zeros(size, dtype=torch.uint8)
         theirs = {peer: torch.zeros_like(mine) for peer in peers if peer != self._rank}
-        return [self._round_us(mine, theirs) for _ in range(_WARM_UP + times)][_WARM_UP:]
+        alone_us = self._alone_us(theirs, peers)
+        rounds = [self._round_us(mine, theirs) for _ in range(_WARM_UP + times)][_WARM_UP:]
+        return [us - alone_us for us in rounds]
+
+    def _alone_us(self, theirs: dict[int, torch.Tensor], peers: Sequence[int]) -> float:
+        """Of one round's computing while the others wait for their turn."""
+        found = 0.0
+        for peer in peers:
+            if peer == self._rank:
+                found = _layer_us(_ALONE_ROUNDS)
+            self._round(torch.zeros(64, dtype=torch.uint8),
+                        {one: buffer[:64] for one, buffer in theirs.items()})  # fmt: skip
+        return found
 
     def _round_us(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> float:
-        """As in a run: theirs are asked for, each rank computes, and then sends its own."""
-        works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
-        _compute_for(_GAP_S)
         begin = time.monotonic_ns()
+        works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
+        _compute_layer()
         works += [self._group.send(mine, peer, _TAG) for peer in theirs]
         for work in works:
             work.wait()
         return (time.monotonic_ns() - begin) / 1e3
+
+    def _round(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> None:
+        works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
+        works += [self._group.send(mine, peer, _TAG) for peer in theirs]
+        for work in works:
+            work.wait()
+
+
+def _layer_us(count: int) -> float:
+    """The mean of so many, one after the other."""
+    begin = time.monotonic_ns()
+    for _ in range(count):
+        _compute_layer()
+    return (time.monotonic_ns() - begin) / 1e3 / count
+
+
+def _compute_layer() -> None:
+    """As much as a layer of a small model: work, not time, so that what disturbs it is seen."""
+    weights, places = _weights(), _places()
+    for _ in range(_LAYER_BLOCKS):
+        at = next(places)
+        weights[at : at + _BLOCK].sum()
+
+
+@cache
+def _places() -> Iterator[int]:
+    return cycle(range(0, len(_weights()), _BLOCK))
 
 
 def _send(outlet: GlooOutlet, acks: GlooInlet, times: int, payload: torch.Tensor) -> list[int]:
