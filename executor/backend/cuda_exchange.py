@@ -11,7 +11,7 @@ import torch
 from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
 from plancc.executor.group import Group, root_merges
 from plancc.executor.row_views import RowViews
-from plancc.executor.step import Phase, Step
+from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.sizes import LINK_SLOTS
 from plancc.ir.tiles import Span, subtree_roots
@@ -20,10 +20,12 @@ from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.partials import partials
 from plancc.kernels.gpu.prompt_down import prompt_partials
 from plancc.kernels.gpu.roots import add_roots
+from plancc.kernels.gpu.tape import Tapes
 from plancc.kernels.gpu.tilings import Tiling, power_of_two
 
 Tensor = torch.Tensor
 _FP32 = 4
+_MOST_COPIES = 256  # of different numbers of rows
 
 
 class CudaExchange:
@@ -57,6 +59,7 @@ class CudaExchange:
         self._slots = RowViews(buffers["partials"])
         self._slot = 0
         self._parts: tuple[Tensor, ...] = ()
+        self._copies = Tapes(_MOST_COPIES)
 
     @property
     def is_pending(self) -> bool:
@@ -89,14 +92,12 @@ class CudaExchange:
         if self.group.is_owner:
             return normed
         here = room[: self.normed_rows(step.num_rows)]
-        copy_rows(normed, here)
+        key = (normed.data_ptr(), here.data_ptr(), len(here))
+        self._copies.run(key, (), lambda: copy_rows(normed, here))
         return here
 
-    def cut_normed(self, normed: Tensor, count: int, phase: Phase) -> tuple[Tensor, Tensor]:
-        """(rows [count, hidden_size], sums of squares of decode rows) of what an owner sends;
-        prompt rows have no sums."""
-        if phase == "prompt":
-            return normed[:count], normed[:0]
+    def cut_normed(self, normed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """(rows [count, hidden_size], sums of squares) of what an owner sends of decode rows."""
         width, itemsize = normed.shape[1], normed.element_size()
         ahead, chunks = squares_rows(count, width, itemsize), -(-width // CHUNK)
         sums = normed[:ahead].view(-1)[: count * chunks * _FP32 // itemsize].view(torch.float32)
@@ -116,12 +117,14 @@ class CudaExchange:
         self._parts = tuple(parts)
 
     def add(
-        self, residual: Tensor, gained: Tensor | None, squares: Tensor | None, gain: Tensor | None
-    ) -> None:
+        self, residual: Tensor, gained: Tensor | None = None, squares: Tensor | None = None,
+        gain: Tensor | None = None, *, num_rows: int | None = None,
+    ) -> None:  # fmt: skip
         """Launch the sum of what `take` was given, as kernels.gpu.roots adds it. Rows that only
         fill up a step have no partial rows where there is no room for them."""
         count = min(residual.shape[0], self._max_rows)
-        add_roots(self._parts, self._merges, residual[:count], gained, squares, gain)
+        add_roots(self._parts, self._merges, residual[:count], gained, squares, gain,
+                  num_rows=num_rows)  # fmt: skip
 
     def decode(
         self, x: Tensor, down: Tensor, tiling: Tiling, bounds: tuple[int, ...], group: int, *,
@@ -133,11 +136,12 @@ class CudaExchange:
                  halves=halves, counters=counters, bounds=bounds, group=group)  # fmt: skip
 
     def prompt(
-        self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int, waiting: Tensor | None
-    ) -> None:
-        """The same for prompt rows; waiting as in prompt_down."""
+        self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int, *,
+        waiting: Tensor | None, num_rows: int,
+    ) -> None:  # fmt: skip
+        """The same for prompt rows; waiting and num_rows as in prompt_down."""
         prompt_partials(x, down, self._rows(x.shape[0]), roots=self._roots, bounds=bounds,
-                        group=group, waiting=waiting)  # fmt: skip
+                        group=group, waiting=waiting, num_rows=num_rows)  # fmt: skip
 
     def _rows(self, count: int) -> Tensor:
         return self._slots.at(self._slot, count)

@@ -1,17 +1,17 @@
 """The kernels of a segment in their order, for decode rows and for prompt rows."""
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_exchange import CudaExchange
+from plancc.executor.backend.cuda_prompt import Prompts
 from plancc.executor.backend.cuda_rows import LayerRows, Rows, tiles_of
 from plancc.executor.backend.cuda_scratch import Scratch
 from plancc.executor.backend.cuda_staging import Staging
 from plancc.executor.backend.cuda_weights import DeviceWeights
-from plancc.executor.step import Phase
 from plancc.ir.instruction import Run
 from plancc.ir.manifest import ModelShape
 from plancc.ir.tiles import tile_bounds
@@ -21,12 +21,6 @@ from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
-from plancc.kernels.gpu.prompt_attention import prompt_attention
-from plancc.kernels.gpu.prompt_down import prompt_down
-from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
-from plancc.kernels.gpu.prompt_linear import prompt_linear
-from plancc.kernels.gpu.prompt_norm import norm
-from plancc.kernels.gpu.tape import Tapes
 from plancc.kernels.gpu.tilings import Tiling, tiling
 
 Tensor = torch.Tensor
@@ -49,7 +43,6 @@ class Segments:
     staging: Staging
     exchange: CudaExchange | None = None
     chunk_rows: int = 0
-    tapes: Tapes = field(default_factory=Tapes)
     incoming: Tensor | None = None  # rows that the next segment begins with, if it does not embed
 
     def decode(self, run: Run, num_rows: int, reach: int, *, wants_logits: bool) -> None:
@@ -67,30 +60,12 @@ class Segments:
 
     def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
         """As decode, for rows of one slot from position `first` on; logits of the last row."""
-        launch = partial(self._prompt, run, num_rows, slot)
-        if num_rows < self.chunk_rows:
-            launch(first)
-        else:
-            self.tapes.run((run, slot, *self._places(run)), first, launch)
+        has_sum = self.exchange is not None and self.exchange.is_pending
+        if not has_sum and run.part != "mlp":
+            self._enter(run, num_rows, None, first)
+        self._prompts.launch(run, num_rows, slot, first)
         if run.head and wants_logits:
             self._prompt_head(run, num_rows)
-
-    def _places(self, run: Run) -> tuple[int, ...]:
-        """Where a run reads and writes that is elsewhere the next time."""
-        turn = self.exchange.key if self.exchange else ()
-        if run.embed or (self.exchange and self.exchange.is_pending):
-            return turn
-        assert self.incoming is not None
-        return (*turn, self.incoming.data_ptr())
-
-    def _prompt(self, run: Run, num_rows: int, slot: int, first: int) -> None:
-        if self.exchange and self.exchange.is_pending:
-            rows = self.rows.at(run.layers[0], num_rows)
-            self.exchange.add(rows.hidden, None, None, None)
-        elif run.part != "mlp":
-            self._enter(run, num_rows, None, first)
-        for index in range(*run.layers):
-            self._prompt_layer(run, index, num_rows, slot, first)
 
     def _prompt_head(self, run: Run, num_rows: int) -> None:
         self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
@@ -130,11 +105,11 @@ class Segments:
             case "o":
                 size = rows.attended.shape[1]
                 how = tiling(role, width, num_rows, size, card)
-                self._join(self._normed(run, rows, "decode"), rows.attended, w["output"],
+                self._join(self._normed(run, rows), rows.attended, w["output"],
                            w.get("output_bias"), w["mlp_norm"], how,
                            tile_bounds(size, 1, how.pieces), 1)  # fmt: skip
             case "gate_up":
-                rows = self._normed(run, rows, "decode")
+                rows = self._normed(run, rows)
                 gate_up(rows.gained, rows.squares, w["gate_up"], rows.activated, eps=eps,
                         tiling=tiling(role, width, num_rows, hidden, card))  # fmt: skip
             case "down":
@@ -169,41 +144,13 @@ class Segments:
              partials=self.scratch["partials"], counters=self.scratch["counters"], bounds=bounds,
              group=group)  # fmt: skip
 
-    def _prompt_layer(self, run: Run, index: int, num_rows: int, slot: int, first: int) -> None:
-        rows, w = self.rows.at(index, num_rows), self._by_layer[index]
-        if run.part != "mlp":
-            self._prompt_mixer(rows, index, slot, first)
-        normed = self._normed(run, rows, "prompt").gained
-        if run.part != "mlp":
-            norm(rows.hidden, w["mlp_norm"], normed, eps=self._eps)
-        if run.part == "mixer":
-            return
-        prompt_gate_up(normed, w["gate_up"], rows.activated)
-        bounds, group = tiles_of(self.model.layers[index])
-        if self.exchange:
-            self.exchange.prompt(rows.activated, w["down"], bounds, group, self.scratch.waiting)
-        else:
-            prompt_down(rows.activated, w["down"], rows.hidden, bounds=bounds, group=group,
-                        waiting=self.scratch.waiting)  # fmt: skip
-
-    def _prompt_mixer(self, rows: Rows, index: int, slot: int, first: int) -> None:
-        w, cache = self._by_layer[index], self.cache
-        norm(rows.hidden, w["input_norm"], rows.gained, eps=self._eps)
-        prompt_linear(rows.gained, w["qkv"], w.get("qkv_bias"), None, rows.qkv)
-        kept = cache.layers[index]
-        prompt_attention(rows.qkv, rows.angles, kept.pages[slot], kept.keys, kept.values,
-                         rows.attended, first=first, page_tokens=cache.page_tokens,
-                         capacity=kept.capacity, window=kept.window,
-                         rotary_dim=self.rows.rotary(index))  # fmt: skip
-        prompt_linear(rows.attended, w["output"], w.get("output_bias"), rows.hidden, rows.hidden)
-
-    def _normed(self, run: Run, rows: Rows, phase: Phase) -> Rows:
+    def _normed(self, run: Run, rows: Rows) -> Rows:
         """The rows, with the norm before the MLP where it lies in this segment."""
         if self.exchange is None or run.part == "whole":
             return rows
         place = self.exchange.normed if run.part == "mixer" else self.incoming
         assert place is not None
-        gained, squares = self.exchange.cut_normed(place, len(rows.hidden), phase)
+        gained, squares = self.exchange.cut_normed(place, len(rows.hidden))
         return replace(rows, gained=gained, squares=squares)
 
     def _head(self, num_rows: int) -> None:
@@ -217,6 +164,11 @@ class Segments:
     @cached_property
     def rows(self) -> LayerRows:
         return LayerRows(self.model, self.scratch, self.exchange.share if self.exchange else None)
+
+    @cached_property
+    def _prompts(self) -> Prompts:
+        return Prompts(self.model.layers, self._eps, self._by_layer, self.cache, self.scratch,
+                       self.rows, self.exchange, self.chunk_rows)  # fmt: skip
 
     @property
     def _eps(self) -> float:

@@ -36,20 +36,33 @@ def launch(
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
 
     What was compiled is kept for arguments of the same kinds: to find it by them takes a third of
-    the time that Triton needs, and prompts are launched kernel by kernel. A tape that is running
-    keeps the launch.
+    the time that Triton needs. A tape that is running keeps the launch, with addresses for tensors:
+    to ask for one, and whose it is, takes as long as to hand on five.
     """
     marked = args
     if Tape.running is not None:
-        args = tuple(int(a) if isinstance(a, Varying) else a for a in args)
+        args = _plain(kernel, args)
     if IS_INTERPRETED:
         run: Launch = partial(kernel[grid], OVERLAP=False, **constants)
         run(*args)
-        values: list[Any] = []
-    else:
-        run, values = _run(kernel, grid, args, warps, stages, overlaps, constants)
+        if Tape.running is not None:
+            Tape.running.keep(run, list(marked))
+        return
+    run, values = _run(kernel, grid, args, warps, stages, overlaps, constants)
     if Tape.running is not None:
-        Tape.running.keep(run, [*marked, *values])
+        Tape.running.keep(run, [*map(_address, marked), *values], args)
+
+
+def _plain(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments of the first time; one that varies is of no other kind the next time."""
+    of = kernel.kwargs["do_not_specialize"] if IS_INTERPRETED else kernel.do_not_specialize
+    for name, arg in zip(kernel.arg_names, args, strict=False):
+        assert not isinstance(arg, Varying) or name in of, f"{name} is specialized and may not vary"
+    return tuple(int(arg) if isinstance(arg, Varying) else arg for arg in args)
+
+
+def _address(arg: Any) -> Any:
+    return arg.data_ptr() if type(arg) is _Tensor else arg
 
 
 def _run(

@@ -20,10 +20,10 @@ from plancc.kernels.gpu.rotary import load_rotated
 from plancc.kernels.gpu.tilings import power_of_two
 
 
-@entry(["first", "num_rows", "capacity"])
+@entry(["first", "num_rows", "slot", "num_pages", "capacity"])
 def _append(
     qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, first: tensor,
-    num_rows: tensor, capacity: tensor,
+    num_rows: tensor, slot: tensor, num_pages: tensor, capacity: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
     BLOCK_M: tl.constexpr, OVERLAP: tl.constexpr,
@@ -37,16 +37,18 @@ def _append(
     k = load_rotated(source, angles + wide * 2 * HALF, columns[None, :], is_in, HEAD_DIM, ROTARY,
                      HALF)  # fmt: skip
     v = tl.load(source + KV_HEADS * HEAD_DIM + columns[None, :], mask=is_in, other=0.0)
+    pages += slot * num_pages
     place = key_rows(pages, first + rows, is_row, capacity, PAGE, RING)[:, None]
     at = (place * KV_HEADS + head) * HEAD_DIM + columns[None, :]
     tl.store(keys + at, k.to(keys.dtype.element_ty), mask=is_in)
     tl.store(values + at, v.to(values.dtype.element_ty), mask=is_in)
 
 
-@entry(["first", "num_rows", "capacity", "window"])
+@entry(["first", "num_rows", "slot", "num_pages", "capacity", "window"])
 def _attention(
     qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, out: tensor,
-    first: tensor, num_rows: tensor, capacity: tensor, window: tensor, scale: tensor,
+    first: tensor, num_rows: tensor, slot: tensor, num_pages: tensor, capacity: tensor,
+    window: tensor, scale: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAP: tl.constexpr,
@@ -62,6 +64,7 @@ def _attention(
     q = load_rotated(source, angles + wide * 2 * HALF, columns[None, :], is_in, HEAD_DIM, ROTARY,
                      HALF).to(qkv.dtype.element_ty)  # fmt: skip
     at = first + rows
+    pages += slot * num_pages
     kv = head // (NUM_HEADS // KV_HEADS) * HEAD_DIM
     peak, mass = tl.full([BLOCK_M], LEAST, tl.float32), tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, WIDTH], tl.float32)
@@ -93,14 +96,15 @@ def _attention(
 def prompt_attention(
     qkv: torch.Tensor, angles: torch.Tensor, pages: torch.Tensor, keys: torch.Tensor,
     values: torch.Tensor, out: torch.Tensor, *, first: int, page_tokens: int, capacity: int,
-    window: int | None, rotary_dim: int,
+    window: int | None, rotary_dim: int, slot: int = 0, num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """Append the rows' K and V; out [rows, heads x dim] attends to the slot's keys before each.
 
-    The rows stand at first, first + 1, ... of one slot, whose pages are int32 [n]; the rest is as
-    in attention.attention.
+    The rows stand at first, first + 1, ... of one slot. pages: int32 [slots, n]; num_rows as in
+    prompt_tree; the rest is as in attention.attention.
     """
-    num_rows, dim, kv_heads = qkv.shape[0], keys.shape[2], keys.shape[1]
+    rows, dim, kv_heads = qkv.shape[0], keys.shape[2], keys.shape[1]
+    where = (first, rows if num_rows is None else num_rows, slot, pages.shape[-1], capacity)
     heads = qkv.shape[1] // dim - 2 * kv_heads
     assert dim <= 256, f"head_dim {dim}: expected at most 256"
     sizes = {
@@ -108,15 +112,15 @@ def prompt_attention(
         "HALF": angles.shape[-1], "WIDTH": max(16, power_of_two(dim)), "PAGE": page_tokens,
         "RING": window is not None,
     }  # fmt: skip
-    launch(_append, (-(-num_rows // 16), kv_heads), qkv, angles, pages, keys, values, first,
-           num_rows, capacity, **sizes, BLOCK_M=16, warps=4)  # fmt: skip
+    launch(_append, (-(-rows // 16), kv_heads), qkv, angles, pages, keys, values, *where, **sizes,
+           BLOCK_M=16, warps=4)  # fmt: skip
     block_m, block_n, warps, stages = _blocks(
         dim, qkv.element_size(), keys.element_size(), card_of(qkv.device)
     )
     launch(
-        _attention, (-(-num_rows // block_m), heads), qkv, angles, pages, keys, values, out, first,
-        num_rows, capacity, window or 0, math.log2(math.e) / math.sqrt(dim), **sizes,
-        BLOCK_M=block_m, BLOCK_N=block_n, warps=warps, stages=stages,
+        _attention, (-(-rows // block_m), heads), qkv, angles, pages, keys, values, out, *where,
+        window or 0, math.log2(math.e) / math.sqrt(dim), **sizes, BLOCK_M=block_m, BLOCK_N=block_n,
+        warps=warps, stages=stages,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def _linear(
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
     COLUMNS: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
-    m, n = place(tl.program_id(0), tl.cdiv(num_rows, BLOCK_M), COLUMNS, _HEIGHT)
+    m, n = place(tl.program_id(0), tl.num_programs(0) // COLUMNS, COLUMNS, _HEIGHT)
     rows, columns = m * BLOCK_M + tl.arange(0, BLOCK_M), n * BLOCK_N + tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K)
     x_rows, w_rows = tl.minimum(rows, num_rows - 1), tl.minimum(columns, N - 1)
@@ -43,22 +43,24 @@ def _linear(
 
 def prompt_linear(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
-    out: torch.Tensor,
+    out: torch.Tensor, *, num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
 
-    All contiguous. Many rows take larger blocks, where those can be copied, with the same bits.
+    All contiguous; num_rows as in prompt_tree. Many rows take larger blocks, where those can be
+    copied, with the same bits.
     """
     many = many_tiling(x.element_size(), card_of(x.device), x.shape[0], joins=before is not None)
     if many is None or w.shape[1] % many.block_k or not is_copied(x, w):
-        few_rows_linear(x, w, bias, before, out)
+        few_rows_linear(x, w, bias, before, out, num_rows=num_rows)
         return
-    prompt_tree(x, w, bias, before, out, bounds=(0, w.shape[1]), group=1, tiling=many, waiting=None)
+    prompt_tree(x, w, bias, before, out, bounds=(0, w.shape[1]), group=1, tiling=many, waiting=None,
+                num_rows=num_rows)  # fmt: skip
 
 
 def few_rows_linear(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
-    out: torch.Tensor,
+    out: torch.Tensor, *, num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """As prompt_linear, a program for every block, whatever the rows; out may be float32 too."""
     n, k = w.shape
@@ -72,7 +74,7 @@ def few_rows_linear(
         bias,
         before,
         out,
-        x.shape[0],
+        x.shape[0] if num_rows is None else num_rows,
         N=n,
         K=k,
         BLOCK_M=how.block_m,

@@ -18,6 +18,7 @@ ALL_HELD = MAX_LEVELS
 MANY_ROWS = 2048
 """Rows from which on a plain product takes the larger blocks. Both ways have the same bits, which
 tests/gpu asks on the card, so the number of rows may choose."""
+_LOWEST, _LOWEST_EXACT = 64, 32  # rows of a block, of all prompt kernels that walk keys or K
 _COPY_ALIGN_BYTES = 16
 
 
@@ -81,6 +82,13 @@ def many_tiling(itemsize: int, card: Card, num_rows: int, *, joins: bool) -> Pro
     if num_rows < MANY_ROWS or itemsize == 4 or card.room != "large":
         return None
     return MANY_JOINED if joins else MANY
+
+
+def filled_rows(num_rows: int, itemsize: int) -> int:
+    """Up to whole blocks: launches for so many rows have no more programs that work than those for
+    num_rows."""
+    block = _LOWEST_EXACT if itemsize == 4 else _LOWEST
+    return -(-num_rows // block) * block
 
 
 def waiting_slots(tiling: PromptTiling, tiles: int) -> int:

@@ -147,7 +147,7 @@ def _tree(
 def prompt_tree(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
     out: torch.Tensor, *, bounds: tuple[int, ...], group: int, tiling: PromptTiling,
-    waiting: torch.Tensor | None, node: Span | None = None,
+    waiting: torch.Tensor | None, node: Span | None = None, num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
 
@@ -155,18 +155,19 @@ def prompt_tree(
     its group; (0, K) is a plain product. node: x and w have the columns of these tiles alone, a
     node of the tree. Rows may be apart, those of x as far as those of w. waiting: float32, of
     waiting_size numbers for one program or more, None where that is 0; what is in it does not
-    matter, and kernels that run one after the other may share it.
+    matter, and kernels that run one after the other may share it. num_rows: of the rows those that
+    count, all if None; nothing is written to the others, and it does not matter what is in them.
     """
-    (num_rows, k), n = x.shape, w.shape[0]
+    (rows, k), n = x.shape, w.shape[0]
     first, end = node or (0, len(bounds) - 1)
     assert k == bounds[end] - bounds[first], f"{k} columns for tiles [{first}, {end})"
-    assert num_rows == 1 or x.stride(0) == w.stride(0), f"{x.stride(0)} and {w.stride(0)} apart"
+    assert rows == 1 or x.stride(0) == w.stride(0), f"{x.stride(0)} and {w.stride(0)} apart"
     widest = _widest(bounds)
     are_alike = (bounds[-1] // group) % (len(bounds) - 1) == 0
     tiling = fitting(tiling, x, w, widest, is_even=are_alike)
     tiles = end - first
     place = (k, tiles, 0) if are_alike else (bounds[-1], len(bounds) - 1, first)
-    blocks = -(-num_rows // tiling.block_m) * -(-n // tiling.block_n)
+    blocks = -(-rows // tiling.block_m) * -(-n // tiling.block_n)
     programs = programs_of(tiling, blocks, x.device)
     if each := waiting_size(tiling, tiles, 1):
         assert waiting is not None, f"{tiles} tiles: sums have nowhere to wait"
@@ -174,8 +175,9 @@ def prompt_tree(
         assert programs > 0, f"room for {waiting.numel()} numbers: one program wants {each}"
     xs, ws = sources(x, w, tiling)
     launch(
-        _tree, (programs,), xs, ws, bias, before, out, waiting if each else None, num_rows, N=n,
-        PITCH=w.stride(0), OUT_PITCH=out.stride(0), WHOLE=place[0], OF=place[1], FIRST=place[2],
+        _tree, (programs,), xs, ws, bias, before, out, waiting if each else None,
+        rows if num_rows is None else num_rows, N=n, PITCH=w.stride(0), OUT_PITCH=out.stride(0),
+        WHOLE=place[0], OF=place[1], FIRST=place[2],
         GROUP=group, TILES=tiles, LEVELS=max(1, (tiles - 1).bit_length()),
         BLOCKS=-(-widest // tiling.block_k), EVEN=are_alike and widest % tiling.block_k == 0,
         HELD=tiling.held, SLOTS=waiting_slots(tiling, tiles), WARPS=tiling.warps,

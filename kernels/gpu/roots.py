@@ -55,6 +55,8 @@ def _add_roots(
 ) -> Any:  # fmt: skip
     """RANKS, PLACES, COUNTS, MERGES, for each root: whose it is, its place among the roots of that
     rank, how many those are, how many nodes end with it."""
+    if tl.program_id(1) * ROWS >= num_rows:
+        return
     first = tl.program_id(0) * WIDTH
     columns, rows = first + tl.arange(0, WIDTH), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
@@ -81,15 +83,16 @@ def _add_roots(
 def add_roots(
     parts: Sequence[torch.Tensor], merges: Sequence[int], residual: torch.Tensor,
     gained: torch.Tensor | None = None, squares: torch.Tensor | None = None,
-    gain: torch.Tensor | None = None,
+    gain: torch.Tensor | None = None, *, num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """residual [rows, N] += the sum of all roots, rounded once.
 
     parts: float32 [rows or more, roots, N] of each rank, in tile order; merges: for each root of
     all of them how many nodes of the tree end with it, besides itself. gained and squares are
     written for the norm with `gain` that comes next, as in `join`; prompt rows have none.
+    num_rows: of residual those that count, all if None; parts need no other rows than these.
     """
-    num_rows, n = residual.shape
+    rows, n = residual.shape
     assert 1 <= len(parts) <= MAX_RANKS, f"{len(parts)} ranks: expected 1 to {MAX_RANKS}"
     counts = [part.shape[1] for part in parts]
     of = [(rank, place, count) for rank, count in enumerate(counts) for place in range(count)]
@@ -97,9 +100,9 @@ def add_roots(
     padded = (*parts, *(parts[0],) * (MAX_RANKS - len(parts)))
     height, width = (1, _PROMPT_COLUMNS) if gained is None else (4, CHUNK)
     launch(
-        _add_roots, (-(-n // width), -(-num_rows // height)), *padded, residual, gained, squares,
-        gain, num_rows, N=n, ROOTS=len(ranks), RANKS=ranks, PLACES=places, COUNTS=sizes,
-        MERGES=tuple(merges), LEVELS=_levels(merges), ROWS=height, WIDTH=width,
+        _add_roots, (-(-n // width), -(-rows // height)), *padded, residual, gained, squares, gain,
+        rows if num_rows is None else num_rows, N=n, ROOTS=len(ranks), RANKS=ranks, PLACES=places,
+        COUNTS=sizes, MERGES=tuple(merges), LEVELS=_levels(merges), ROWS=height, WIDTH=width,
         NEXT=can_overlap(), warps=4, overlaps=False,
     )  # fmt: skip
 

@@ -1,7 +1,11 @@
 """The CUDA backend in Triton's interpreter, against the CPU backend, which shares no kernel."""
 
 import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from unittest.mock import patch
 
 os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
@@ -13,6 +17,7 @@ from plancc_gpu_ranks import GpuRanks
 
 from plancc.ir.errors import BadInput
 from plancc.kernels.gpu.launch import IS_INTERPRETED
+from plancc.kernels.gpu.tape import Tape, Tapes
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 
@@ -47,6 +52,58 @@ def test_two_stages_and_other_chunks_give_the_same_bits() -> None:
     assert torch.equal(one.prompt(0, range(5)), two.prompt(0, range(5), chunk=3))
     assert torch.equal(one.decode({0: 3}), two.decode({0: 3}))
     assert one.kv_digests() == two.kv_digests()
+
+
+ONE_STAGE = (SMALL, (0, 1), 40, (5, 33, 31, 2, 38))
+TWO_STAGES = (replace(SMALL, num_layers=2, sliding_window=9, dtype="float16"), (0, 1, 2), 8,
+              (5, 8, 3, 1, 7))  # fmt: skip
+
+
+@contextmanager
+def launched_kernel_by_kernel() -> Iterator[None]:
+    """Chunks have no tape, and no rows but their own."""
+    filled = "plancc.executor.backend.cuda_prompt.filled_rows"
+    with (
+        patch.object(Tapes, "run", lambda tapes, key, values, launch: launch(*values)),
+        patch(filled, lambda num_rows, itemsize: num_rows),
+    ):
+        yield
+
+
+def chunks_of(lengths: tuple[int, ...], ranks: GpuRanks) -> list[torch.Tensor]:
+    """Logits of chunks of two slots by turns, of another tenant's, and of a step of both."""
+    found = [ranks.extend(number % 2, range(number, number + length))
+             for number, length in enumerate(lengths)]  # fmt: skip
+    found += [ranks.prompt(1, [4]), *ranks.decode({1: 7, 0: 2})]
+    return [logits.clone() for logits in found]
+
+
+def kv_of(ranks: GpuRanks) -> list[torch.Tensor]:
+    """All of it, what belongs to no token too."""
+    return [plane for rank in ranks.ranks for layer in rank._cache.layers.values()
+            for plane in (layer.keys, layer.values)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "times"), [(ONE_STAGE, [3, 1]), (TWO_STAGES, [5, 5])])
+def test_chunks_of_any_number_of_rows_are_launched_from_tapes_with_the_same_bits(
+    case: tuple[TinyLlama, tuple[int, ...], int, tuple[int, ...]], times: list[int]
+) -> None:
+    """Of six chunks all but the first to fill so many blocks. What is in rows that only fill up is
+    no number, in every buffer, and KV is as it was where no token is."""
+    spec, cuts, chunk, lengths = case
+    plain, ranks = (GpuRanks(*tiny_model(spec), context=80, slots=2, chunk=chunk, cuts=cuts)
+                    for _ in range(2))  # fmt: skip
+    with launched_kernel_by_kernel():
+        expected = chunks_of(lengths, plain)
+    play, played = Tape.play, Counter[Tape]()
+    for rank in ranks.ranks:
+        for buffer in ("incoming", "hidden", "gained", "qkv", "attended", "activated", "angles"):
+            rank._scratch[buffer].fill_(float("nan"))
+    with patch.object(Tape, "play", lambda tape, at: (played.update([tape]), play(tape, at))):
+        found = chunks_of(lengths, ranks)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(kv_of(ranks), kv_of(plain), strict=True))
+    assert list(played.values()) == times
 
 
 def test_biases_of_an_mlp_are_refused_by_name() -> None:

@@ -1,6 +1,7 @@
 """The GPU's prompt kernels in Triton's interpreter: small shapes, every branch."""
 
 import os
+from collections.abc import Callable
 
 os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
@@ -24,6 +25,7 @@ from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
 from plancc.kernels.gpu.prompt_linear import prompt_linear
 from plancc.kernels.gpu.prompt_norm import norm
+from plancc.kernels.gpu.roots import add_roots
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 # The interpreter cuts bfloat16 off where a card rounds: twice the error.
@@ -71,6 +73,39 @@ def test_down_is_the_tree_over_tiles(dtype: str, k: int, tiles: int, group: int)
     assert error(residual, ref) < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rows_that_do_not_count_are_left_alone(dtype: str) -> None:
+    """Whatever is in them; the others have the bits that they have by themselves."""
+    make, rows, few = Maker(DTYPES[dtype]), 70, 5
+    bounds = tile_bounds(32, 1, 3)
+    x, w, gain = make.normal(rows, 32), make.weights(40, 32), make.normal(32)
+    x[few:] = float("nan")
+    room = waiting_room(make, rows, 40, 3)
+    kernels: dict[str, tuple[int, Callable[..., None]]] = {
+        "norm": (32, lambda x, out, **count: norm(x, gain, out, eps=EPS, **count)),
+        "linear": (40, lambda x, out, **count: prompt_linear(x, w, None, out, out, **count)),
+        "gate, up": (20, lambda x, out, **count: prompt_gate_up(x, w, out, **count)),
+        "down": (40, lambda x, out, **count: prompt_down(x, w, out, bounds=bounds, group=1,
+                                                         waiting=room, **count)),
+    }  # fmt: skip
+    for name, (width, kernel) in kernels.items():
+        out = torch.full((rows, width), 3.0, dtype=make.dtype)
+        alone = out[:few].clone()
+        kernel(x, out, num_rows=few)
+        kernel(x[:few], alone)
+        assert torch.equal(out[:few], alone), name
+        assert (out[few:] == 3).all(), name
+
+
+def test_the_sum_of_roots_asks_for_rows_that_count_and_no_others() -> None:
+    make = Maker(torch.float16)
+    residual, parts = make.normal(70, 32), [make.normal(5, 1, 32, dtype=torch.float32)] * 2
+    expected = residual.clone()
+    add_roots(parts, [0, 1], expected[:5])
+    add_roots(parts, [0, 1], residual, num_rows=5)
+    assert torch.equal(residual, expected)
+
+
 SHAPES = {
     "grouped": Heads(heads=4, kv_heads=2, dim=16, rotary=16),
     "window, half rotated": Heads(heads=1, kv_heads=1, dim=24, rotary=8, window=20),
@@ -84,6 +119,24 @@ def test_a_chunk_is_appended_and_sees_what_came_before(name: str) -> None:
     assert error(found["out"], found["ref"]) < 2e-6
     assert error(found["keys"], found["ref_keys"]) < 1e-6
     assert torch.equal(found["values"], found["ref_values"])
+
+
+def test_a_chunk_is_of_the_slot_that_is_said() -> None:
+    """Its last rows do not count, and are no keys of the others."""
+    make, heads = Maker(torch.float32), SHAPES["grouped"]
+    qkv, angles = make.normal(40, 8 * 16), torch.ones(40, 2, 8)
+    qkv[3:] = float("nan")
+    pages = torch.arange(6, dtype=torch.int32).view(2, 3)
+    found = []
+    for rows, table, slot in ((3, pages[1:], 0), (40, pages, 1)):
+        keys, values = (torch.ones(96, 2, 16) for _ in range(2))
+        out = torch.full((rows, 4 * 16), 3.0)
+        prompt_attention(qkv[:rows], angles, table, keys, values, out, first=16, page_tokens=16,
+                         capacity=48, window=None, rotary_dim=heads.rotary, slot=slot,
+                         num_rows=3)  # fmt: skip
+        assert (out[3:] == 3).all()
+        found.append([out[:3], keys, values])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_heads_that_are_too_wide_are_refused() -> None:
