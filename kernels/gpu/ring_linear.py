@@ -78,7 +78,7 @@ def ring_linear(
     num_rows, k, n = gained.shape[0], w.shape[1], w.shape[0] // matrices
     chunks = power_of_two(-(-k // CHUNK))
     each, rows = min(chunks, 32), padded_rows(num_rows)
-    taken = ring_rows(n, card_of(w.device)) if matrices == 1 else RING_ROWS
+    taken = ring_rows(n, k, card_of(w.device)) if matrices == 1 else RING_ROWS
     launch(
         _ring_linear, (-(-n // taken),), descriptor(w, taken & -taken), descriptor(gained, rows),
         squares, bias, out, num_rows, eps, N=n, K=k, HEIGHT=matrices * RING_ROWS, TAKEN=taken,

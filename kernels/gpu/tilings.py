@@ -4,6 +4,7 @@ Never by the number of rows. Chosen by measurement on one H200
 (plans/measured/2026-11-29-h200-kernels.md); for a card with less room, so that they fit it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +72,9 @@ _SMALL = _FAST | {"gate_up": Tiling(64, 64, wide=True, warps=4, stages=6)}
 _RINGS = {"qkv": (7, 31), "o": (7, 8), "gate_up": (4, 10), "down": (10, 16)}
 """Slots, and how many blocks before its end a program lets the next kernel start. More slots of q,
 k and v would leave no room beside them for attention, whose keys come while they are made."""
+_LONG_RINGS = _RINGS | {"qkv": (10, 14), "gate_up": (6, 10)}
+"""Where K is longer, what is on its way in the middle of a program matters more than its start."""
+_LONG_K = 4096
 _EXACT = Tiling(32, 32, wide=False, warps=4, stages=3)  # float32 products are no tensor-core ones
 
 
@@ -89,23 +93,29 @@ def tiling(role: str, itemsize: int, num_rows: int, span: int, card: Card) -> Ti
     fit = _fitting_stages(found, 2 if role == "gate_up" else 1, itemsize, rows, span, card)
     found = replace(found, stages=min(found.stages, most, fit))
     has_blocks = whole >= RING_COLUMNS and span <= _RING_MOST_K
-    return _with_ring(found, role, itemsize, rows, card) if has_blocks else found
+    rings = _RINGS if span <= _LONG_K else _LONG_RINGS
+    return _with_ring(found, rings, role, itemsize, rows, card) if has_blocks else found
 
 
-def _with_ring(found: Tiling, role: str, itemsize: int, rows: int, card: Card) -> Tiling:
+def _with_ring(
+    found: Tiling, rings: Mapping[str, tuple[int, int]], role: str, itemsize: int, rows: int,
+    card: Card,
+) -> Tiling:  # fmt: skip
     """With as many slots as have room beside a result on its way out."""
-    if role not in _RINGS or itemsize != 2 or not card.has_ring:
+    if role not in rings or itemsize != 2 or not card.has_ring:
         return found
-    slots, early = _RINGS[role]
+    slots, early = rings[role]
     height = 2 * RING_ROWS if role == "gate_up" else RING_ROWS
     slot_bytes = (height + rows) * RING_COLUMNS * itemsize
     fit = (card.shared_bytes - rows * RING_ROWS * _FP32 - KIB) // slot_bytes
     return replace(found, slots=min(slots, fit), early=early)
 
 
-def ring_rows(n: int, card: Card) -> int:
-    """How many rows of a matrix [n, K] a program of a ring takes: as even a share of the card as
-    its blocks of 64 allow, which are then not full."""
+def ring_rows(n: int, k: int, card: Card) -> int:
+    """How many rows of a matrix [n, k] a program of a ring takes: as even a share of the card as
+    its blocks of 64 allow, which are then not full. Of long rows all 64: they come faster."""
+    if k > _LONG_K:
+        return RING_ROWS
 
     def time(rows: int) -> int:
         return -(-n // (rows * card.multiprocessors)) * rows

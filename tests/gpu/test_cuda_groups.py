@@ -34,8 +34,8 @@ CUTS = {
 SPEC = TinyLlama(num_layers=3, hidden_size=256, intermediate_size=704, num_heads=8,
                  num_kv_heads=2)  # fmt: skip
 SPECS = {"plain": SPEC, "biases": replace(SPEC, attention_bias=True)}
-CUDA = {"cpu": "plancc.executor.backend.cuda:CudaBackend"}
-"""Plans of these tests are of CPU devices; all of them are this card's."""
+CUDA = {"cpu": "plancc_gpu_plans:OneCard"}
+"""Plans of these tests are of CPU devices; all of them are the first card's."""
 _SUM = 3e-5  # tensor cores cut bits off where they add
 
 

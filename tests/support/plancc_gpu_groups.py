@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from plancc_cpu_ranks import CpuRanks, runtime_of
 from plancc_gpu_cases import Maker, waiting_room
+from plancc_gpu_plans import cards_here
 
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.executor.group import Group, root_merges
@@ -165,6 +166,7 @@ class GpuGroup(CpuRanks):
                 model=shape, runtime=self.runtime, layers=(0, len(shape.layers)),
                 blocks=("embed", "head") if number == 0 else (), tiles=share, threads=1,
                 group=Group(mixer, shares, number),
+                uuid=cards_here()[0] if device == "cuda" else None,
             )
             for number, share in enumerate(shares)
         ]  # fmt: skip

@@ -28,7 +28,7 @@ class OneCard(CudaBackend):
         super().__init__("cuda", uses_graphs=uses_graphs)
 
     def open(self, **asked: Any) -> CudaRank:
-        return super().open(**asked | {"uuid": None})
+        return super().open(**asked | {"uuid": cards_here()[0]})
 
 
 class Eager(OneCard):

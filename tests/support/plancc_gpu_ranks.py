@@ -3,6 +3,7 @@
 from typing import Any
 
 from plancc_cpu_ranks import CpuRanks
+from plancc_gpu_plans import cards_here
 
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.ir.layers import DenseMlp
@@ -13,6 +14,7 @@ class GpuRanks(CpuRanks):
 
     def __init__(self, *args: Any, device: str = "cpu", graphs: bool = True, **kwargs: Any):
         self.backend = CudaBackend(device, uses_graphs=graphs)
+        self.uuid = cards_here()[0] if device == "cuda" else None
         super().__init__(*args, **kwargs)
 
     def _open(self, index: int, threads: int) -> Any:
@@ -27,4 +29,5 @@ class GpuRanks(CpuRanks):
             blocks=blocks,
             tiles=(0, mlp.num_tiles),
             threads=threads,
+            uuid=self.uuid,
         )
