@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 from plancc_cpu_ranks import runtime_of
+from plancc_gpu_plans import cards_here
 
 from plancc.compiler.frontends.architectures import read_architecture
 from plancc.executor.backend.cuda import CudaBackend, CudaRank
@@ -94,7 +95,7 @@ def open_rank() -> tuple[ModelShape, CudaRank]:
     assert isinstance(mlp, DenseMlp)
     rank = CudaBackend().open(model=shape, runtime=runtime, layers=(0, len(shape.layers)),
                               blocks=("embed", "head"), tiles=(0, mlp.num_tiles),
-                              threads=1)  # fmt: skip
+                              threads=1, uuid=cards_here()[0])  # fmt: skip
     torch.manual_seed(0)
     for piece in rank.pieces():
         view = rank.parameter(piece)
