@@ -67,20 +67,19 @@ class LinkProbe:
             if peer == self._rank:
                 found = _layer_us(_ALONE_ROUNDS)
             self._round(torch.zeros(64, dtype=torch.uint8),
-                        {one: buffer[:64] for one, buffer in theirs.items()})  # fmt: skip
+                        {one: buffer[:64] for one, buffer in theirs.items()}, layers=0)  # fmt: skip
         return found
 
     def _round_us(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> float:
         begin = time.monotonic_ns()
-        works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
-        _compute_layer()
-        works += [self._group.send(mine, peer, _TAG) for peer in theirs]
-        for work in works:
-            work.wait()
+        self._round(mine, theirs, layers=1)
         return (time.monotonic_ns() - begin) / 1e3
 
-    def _round(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor]) -> None:
+    def _round(self, mine: torch.Tensor, theirs: dict[int, torch.Tensor], *, layers: int) -> None:
+        """As in a run: theirs are asked for, each rank computes, and then sends its own."""
         works = [self._group.recv(buffer, peer, _TAG) for peer, buffer in theirs.items()]
+        for _ in range(layers):
+            _compute_layer()
         works += [self._group.send(mine, peer, _TAG) for peer in theirs]
         for work in works:
             work.wait()

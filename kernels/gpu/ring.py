@@ -104,13 +104,13 @@ def ask_first_rows(
 
 
 @gluon_kernel
-def no_sum(x: tensor) -> Any:
-    """[64, ROWS] zeros, as sums of 64 columns lie."""
+def no_sum(x: tensor, HEIGHT: gl.constexpr) -> Any:
+    """[HEIGHT, ROWS] zeros, as sums lie."""
     ROWS: gl.constexpr = x.block_type.shape[0]
     SUMS: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[_WARPS, 1], instr_shape=[16, ROWS, 16]
     )
-    return gl.zeros([_TILE, ROWS], gl.float32, SUMS)
+    return gl.zeros([HEIGHT, ROWS], gl.float32, SUMS)
 
 
 @gluon_kernel
@@ -127,10 +127,7 @@ def sum_blocks(
     The next kernel may start when EARLY of them are left.
     """
     ROWS: gl.constexpr = x.block_type.shape[0]
-    SUMS: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[_WARPS, 1], instr_shape=[16, ROWS, 16]
-    )
-    acc = gl.zeros([HEIGHT, ROWS], gl.float32, SUMS)
+    acc = no_sum(x, HEIGHT)
     for block in range(first, end):
         slot, turn = (block - origin) % SLOTS, (block - origin) // SLOTS
         mbarrier.wait(bars.index(slot), turn & 1)

@@ -62,7 +62,7 @@ def _ring_partials(
     rows = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
     is_in = (rows < num_rows) & (columns < N)
     at, to = rows * N + columns, rows * (ROOTS * N) + columns
-    root, none = piece * SECOND, no_sum(x)
+    root, none = piece * SECOND, no_sum(x, _TILE)
     s0, s1, s2, s3, s4, s5, depth = none, none, none, none, none, none, first * 0
     for tile in range(first, end):
         start = (tile - FIRST) * BLOCKS
