@@ -62,7 +62,7 @@ class ProbeOptions:
     @property
     def num_steps(self) -> int:
         """How often `probe` reports a step."""
-        return 1 + 3 * len(self.devices) + self.between(self.pool()).num_steps()
+        return 1 + 4 * len(self.devices) + self.between(self.pool()).num_steps()
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def _measure_device(
 
     launch_us = ask("launch")
     read = ask("read", launch_us=launch_us)
-    matmul = rounded_points(ask("matmul", launch_us=launch_us))
+    attention = ask("attention")
+    matmul = rounded_points(ask("matmul", launch_us=launch_us, attention_tflops=attention))
     return Device(
         name=device.name,
         host=options.host.name,
@@ -130,7 +131,7 @@ def _measure_device(
         read_points=rounded_points(rising(read)),
         tflops={options.dtype: matmul[-1][1]},
         matmul_points=matmul,
-        attention_tflops=device.attention_tflops,
+        attention_tflops=rounded(attention),
         launch_us=rounded(launch_us),
         threads=device.threads,
     )

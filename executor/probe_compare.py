@@ -73,6 +73,8 @@ def _device_changes(old: Device, new: Device) -> Iterator[Change]:
         was = old.matmul_tflops(int(rows), dtype)
         if was is not None:
             yield Change(f"{new.name} matmul of {rows:g} rows", was, tflops, "TFLOP/s")
+    if new.attention_tflops and old.attention_tflops:
+        yield Change(f"{new.name} attention", old.attention_tflops, new.attention_tflops, "TFLOP/s")
 
 
 def _exchange_changes(old: Topology, new: Exchange) -> Iterator[Change]:

@@ -20,6 +20,9 @@ _SCALE = Scale(
     matmul_rows=(64, 128, 256, 512),
     matmul_bytes=2 * MIB,
     matmul_total=16 * MIB,
+    attention_width=512,
+    attention_rows=64,
+    attention_chunks=32,
     tiny_total=MIB,
     seconds=0.5,
 )
@@ -29,6 +32,9 @@ _QUICK = Scale(
     matmul_rows=(64, 256),
     matmul_bytes=2 * MIB,
     matmul_total=16 * MIB,
+    attention_width=512,
+    attention_rows=64,
+    attention_chunks=32,
     tiny_total=MIB,
     seconds=0.15,
 )

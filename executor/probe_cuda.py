@@ -22,6 +22,7 @@ _LAYER_SHARE = 5  # a layer is 4 to 5 times its square matrix
 _ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
 _MATRIX = 128 * MIB  # a prompt's launches hide behind it
 _LEAST_ROWS = 64
+_ATTENTION_WIDTH, _ATTENTION_ROWS, _ATTENTION_CHUNKS = 4096, 1024, 8
 _WIRE_BYTES = 768 * MIB  # of NCCL, which took 690 and 712 MiB of two H200s on 2026-11-30
 
 
@@ -69,6 +70,9 @@ class CudaProbe:
             matmul_rows=tuple(rows[:: 3 if is_quick else 1]),
             matmul_bytes=matrix,
             matmul_total=min(2 * _LAYER_SHARE * matrix, room),
+            attention_width=min(_ATTENTION_WIDTH, widths[-1]),
+            attention_rows=_ATTENTION_ROWS,
+            attention_chunks=_ATTENTION_CHUNKS,
             tiny_total=4 * MIB,  # 100 layers: a step takes longer than its replay
             seconds=0.05 if is_quick else 0.15,
             batch_s=0.02,

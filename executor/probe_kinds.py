@@ -15,10 +15,7 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True)
 class DeclaredDevice:
-    """A device before it is measured: what it may hold and how it computes.
-
-    attention_tflops is not measured: what a file says of it stays.
-    """
+    """A device before it is measured: what it may hold and how it computes."""
 
     name: str
     kind: str
@@ -27,7 +24,6 @@ class DeclaredDevice:
     free_bytes: int
     threads: int | None
     reserve_bytes: int = 0
-    attention_tflops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,8 @@ class Scale:
     hidden sizes of usual models whose steps a curve with knots at read_sizes is fitted to; without
     any, every read size has square matrices of its own. heads: which of them have a head too.
     matmul_rows: multiples of the prompt block, over matrices of matmul_bytes, matmul_total of them.
+    attention_width: hidden size of a usual model whose prompt, attention_chunks chunks of
+    attention_rows rows, tells what attention takes.
     tiny_total: weights of the layers that launches are timed with. seconds: of stepping for one
     number. batch_s: how long the device is given steps before the host waits for them, so that the
     host's own time is hidden; 0 where the host computes itself.
@@ -49,6 +47,9 @@ class Scale:
     matmul_rows: tuple[int, ...]
     matmul_bytes: int
     matmul_total: int
+    attention_width: int
+    attention_rows: int
+    attention_chunks: int
     tiny_total: int
     seconds: float
     batch_s: float = 0.0

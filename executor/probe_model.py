@@ -15,7 +15,7 @@ _BLOCK = 128  # numbers of a row that a kernel takes at once, where a model is a
 _LEAST_WIDTH = 768  # of a model whose tiles are whole blocks
 _MOST_QUERIES = 64  # heads that a KV head serves
 _NUM_TILES = 4  # a tile of down is hidden / 6 wide, as with 16 tiles of an MLP of 8/3 hidden
-_MAX_CONTEXT = 4096
+_MAX_CONTEXT = 16384
 _VOCAB_SIZE = 256
 _USUAL_TILES, _QUERIES = 16, 4  # of a usual model: MLP tiles, and heads that a KV head serves
 _INNER = 3.5  # its MLP's width over its hidden size
@@ -77,13 +77,13 @@ def layer_kernels(model: ModelShape) -> tuple[tuple[float, int], ...]:
     return tuple((size, count) for size in (*mixer_reads(layer), *mlp_reads(layer, 1)))
 
 
-def runtime_of(model: ModelShape, rows: int) -> Runtime:
-    """One slot of `rows` tokens, filled in one chunk."""
+def runtime_of(model: ModelShape, rows: int, chunks: int = 1) -> Runtime:
+    """One slot, filled in chunks of `rows` tokens."""
     return Runtime(
-        context=rows,
+        context=rows * chunks,
         slots=1,
         page_tokens=PAGE_TOKENS,
-        pages=ceil(rows / PAGE_TOKENS),
+        pages=ceil(rows * chunks / PAGE_TOKENS),
         prefill_chunk=rows,
         dtype=model.dtype,
         kv_dtype=model.dtype,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +101,8 @@ def options_to_refresh(
                        f"{', '.join(sorted(PROBES))}, found {other[0].kind!r}")  # fmt: skip
     _own_address(old.hosts[0].address)
     devices = tuple(
-        replace(probe_of(device.kind).again(device, str(where), environment),
-                attention_tflops=device.attention_tflops)
-        for device in old.devices
-    )  # fmt: skip
+        probe_of(device.kind).again(device, str(where), environment) for device in old.devices
+    )
     dtypes: list[DType] = [one for device in old.devices for one in device.tflops]
     was_staged = any(link.note == STAGED_NOTE for link in old.links)
     return ProbeOptions(old.name, old.hosts[0], devices, (dtypes or ["bfloat16"])[0], quick,

@@ -8,12 +8,11 @@ import gc
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import torch
 
-from plancc.executor.backend.api import RankModel
 from plancc.executor.backends import backend_of, host_of
 from plancc.executor.probe_fit import Points, Reading, fit_points
 from plancc.executor.probe_kinds import MIB, Scale
@@ -24,7 +23,7 @@ from plancc.executor.probe_model import (
     usual_model,
     with_head,
 )
-from plancc.executor.step import Step
+from plancc.executor.probe_stepper import Stepper, begun, first_step, prompt_step
 from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.dtype import ITEMSIZE, DType
 from plancc.ir.instruction import Run
@@ -35,7 +34,6 @@ from plancc.ir.kernel_spec import (
 )
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
-from plancc.ir.sizes import PAGE_TOKENS
 
 _TINY_BYTES = 8 * 2**10
 _TINY_POINT = (_TINY_BYTES, 0.01)  # us: of so few bytes nothing is left beside the launch
@@ -44,24 +42,6 @@ _LEAST_TIMES = 3
 _LEAST_US = 0.1
 _ENTER_LAUNCHES = 2
 _MOST_STEPS = 1000  # that a device is given at once
-
-
-@dataclass(frozen=True)
-class _Stepper:
-    """A rank and the one step that it is asked for again and again."""
-
-    rank: RankModel
-    run: Run
-    step: Step
-    hidden: torch.Tensor
-
-    def us(self, count: int = 1) -> float:
-        """Of one of `count` steps that follow each other on the device."""
-        begin = time.monotonic_ns()
-        for _ in range(count):
-            self.rank.run(self.run, self.step, self.hidden)
-        self.rank.wait()
-        return (time.monotonic_ns() - begin) / 1e3 / count
 
 
 class RankProbe:
@@ -116,11 +96,24 @@ class RankProbe:
         readings = [one for width in widths for one in self._readings(width, launch_us)]
         return fit_points(readings, sizes, _TINY_POINT)
 
-    def matmul_points(self, launch_us: float) -> Points:
-        """(rows, TFLOP/s) of the matrix products of a prompt step, launches taken off."""
+    def attention_tflops(self) -> float:
+        """TFLOP/s of a prompt's attention: of what its last chunk takes longer than its first."""
+        scale = self._scale
+        rows, model = scale.attention_rows, usual_model(scale.attention_width, self._dtype, 0)
+        stepper = self._opened(model, rows, scale.attention_chunks)
+        first_us = self._median_us(stepper)
+        for chunk in range(1, scale.attention_chunks):
+            stepper = begun(stepper, prompt_step(rows, chunk * rows))
+            stepper.us()  # whose keys the next ones read
+        more_us = max(self._median_us(stepper) - first_us, _LEAST_US)
+        return _attention_flops(model, rows, stepper.step.positions[0]) / more_us / 1e6
+
+    def matmul_points(self, launch_us: float, attention_tflops: float) -> Points:
+        """(rows, TFLOP/s) of a prompt step's matrix products, launches and attention taken off."""
         scale = self._scale
         model = square_model(scale.matmul_bytes, self._dtype, scale.matmul_total)
-        return [(count, self._tflops(model, count, launch_us)) for count in scale.matmul_rows]
+        return [(rows, self._tflops(model, rows, launch_us, attention_tflops))
+                for rows in scale.matmul_rows]  # fmt: skip
 
     def _readings(self, width: int, launch_us: float) -> Iterator[Reading]:
         """Of the layers of a usual model, and of its head if it has one.
@@ -144,8 +137,16 @@ class RankProbe:
         read_us = self._compute_us(model, 1, launch_us)
         return size, size * read_us / _step_bytes(model)
 
-    def _tflops(self, model: ModelShape, rows: int, launch_us: float) -> float:
-        return _step_flops(model, rows) / self._compute_us(model, rows, launch_us) / 1e6
+    def _tflops(
+        self, model: ModelShape, rows: int, launch_us: float, attention_tflops: float
+    ) -> float:
+        """Where attention is no slower than products, both are one rate, as in the prediction."""
+        us, products = self._compute_us(model, rows, launch_us), _product_flops(model, rows)
+        attention = _attention_flops(model, rows, (rows + 1) / 2)
+        both = (products + attention) / us / 1e6
+        if attention_tflops >= both:
+            return both
+        return products / max(us - attention / attention_tflops / 1e6, us / 2) / 1e6
 
     def _compute_us(self, model: ModelShape, rows: int, launch_us: float) -> float:
         """Median time of a step over all layers, its launches taken off.
@@ -155,10 +156,10 @@ class RankProbe:
         step_us = self._median_us(self._opened(model, rows))
         return max(step_us - _launches(model) * launch_us, step_us / 2)
 
-    def _median_us(self, stepper: _Stepper) -> float:
+    def _median_us(self, stepper: Stepper) -> float:
         return statistics.median(self._step_times(stepper))
 
-    def _step_times(self, stepper: _Stepper) -> list[float]:
+    def _step_times(self, stepper: Stepper) -> list[float]:
         """us of steps in the scale's seconds: decode steps, or prompts of some rows."""
         stepper.us()
         once_us = stepper.us()
@@ -169,11 +170,12 @@ class RankProbe:
             times.append(stepper.us(count))
         return times
 
-    def _opened(self, model: ModelShape, rows: int) -> _Stepper:
+    def _opened(self, model: ModelShape, rows: int, chunks: int = 1) -> Stepper:
+        """At its first position; with room for so many chunks of the rows."""
         gc.collect()  # the memory of the rank before may hang on a cycle
         rank = self._backend.open(
             model=model,
-            runtime=runtime_of(model, rows),
+            runtime=runtime_of(model, rows, chunks),
             layers=(0, len(model.layers)),
             blocks=tuple(block.name for block in model.blocks),
             tiles=(0, _num_tiles(model)),
@@ -188,17 +190,9 @@ class RankProbe:
         hidden = torch.full((rows, model.hidden_size), _WEIGHT, dtype=dtype, device=where)
         hidden[0, 0].item()  # waits for all that was filled: ranks work apart from who fills them
         has_head = model.block("head") is not None
-        step = _step(rows, wants_logits=has_head)
-        rank.begin(step)
         run = Run(segment=0, layers=(0, len(model.layers)), head=has_head)
-        return _Stepper(rank, run, step, hidden)
-
-
-def _step(rows: int, *, wants_logits: bool) -> Step:
-    pages = tuple((0, page, page) for page in range(ceil(rows / PAGE_TOKENS)))
-    if rows == 1:
-        return Step("decode", (0,), (0,), (0,), pages, wants_logits)
-    return Step("prompt", (0,), (0,), (0,) * rows, pages, wants_logits)
+        step = first_step(rows, wants_logits=has_head)
+        return begun(Stepper(rank, run, step, hidden), step)
 
 
 def _num_tiles(model: ModelShape) -> int:
@@ -216,10 +210,14 @@ def _step_bytes(model: ModelShape) -> float:
     return sum(size * count for size, count in layer_kernels(model))
 
 
-def _step_flops(model: ModelShape, rows: int) -> float:
-    """Products and attention of a prompt step from position 0, as the prediction counts them."""
-    layer = model.layers[0]
-    width = (layer.mixer.num_heads or 0) * (layer.mixer.head_dim or 0)
-    attention = 4 * rows * width * (rows + 1) / 2
-    products = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * rows
-    return (products + attention) * len(model.layers)
+def _product_flops(model: ModelShape, rows: int) -> float:
+    """Of a prompt step, as the prediction counts them."""
+    each = layer_flops_per_row(model.layers[0], ITEMSIZE[model.dtype])
+    return each * rows * len(model.layers)
+
+
+def _attention_flops(model: ModelShape, rows: int, keys: float) -> float:
+    """Of rows that see so many keys in the mean."""
+    mixer = model.layers[0].mixer
+    width = (mixer.num_heads or 0) * (mixer.head_dim or 0)
+    return 4 * rows * width * keys * len(model.layers)

@@ -42,8 +42,10 @@ class ProbeWorker:
                 return self._devices[name].launch_us()
             case {"do": "read", "device": name, "launch_us": launch_us}:
                 return self._devices[name].read_points(launch_us)
-            case {"do": "matmul", "device": name, "launch_us": launch_us}:
-                return self._devices[name].matmul_points(launch_us)
+            case {"do": "attention", "device": name}:
+                return self._devices[name].attention_tflops()
+            case {"do": "matmul", "device": name, **fields}:
+                return self._devices[name].matmul_points(**fields)
             case {"do": "hop", "device": name, **fields}:
                 return self._joined().hop_clocks(where=self._devices[name].device, **fields)
             case {"do": "exchange", "sizes": sizes, "times": times, "peers": peers}:

@@ -77,6 +77,8 @@ def test_products_of_prompt_rows_have_a_rate_at_multiples_of_the_block(topology:
         assert all(rows % 64 == 0 for rows, _ in device.matmul_points)
         assert all(1e-4 < tflops < 50 for _, tflops in device.matmul_points)
         assert device.tflops == {"bfloat16": device.matmul_points[-1][1]}
+        assert device.attention_tflops is not None
+        assert 1e-4 < device.attention_tflops < 50
 
 
 def test_every_ordered_pair_has_a_measured_link(topology: Topology) -> None:

@@ -82,8 +82,8 @@ def test_a_card_named_twice_or_hidden_is_refused() -> None:
 def test_all_cards_of_a_host_are_one_process_and_each_cpu_device_is_its_own() -> None:
     found = options(cpu_devices=2)
     assert [worker.name for worker in found.workers] == ["gpu0,gpu1,gpu2", "cpu0", "cpu1"]
-    # a start, 3 numbers a device, 20 links, all at once, 3 pairs, the 3 cards, 2 CPU devices
-    assert found.num_steps == 1 + 15 + 20 + 1 + 3 + 1 + 1
+    # a start, 4 numbers a device, 20 links, all at once, 3 pairs, the 3 cards, 2 CPU devices
+    assert found.num_steps == 1 + 20 + 20 + 1 + 3 + 1 + 1
 
 
 def test_reads_end_where_a_card_has_no_room_for_a_layer() -> None:
@@ -96,13 +96,11 @@ def test_reads_end_where_a_card_has_no_room_for_a_layer() -> None:
 
 
 def test_refresh_finds_a_card_by_uuid_and_asks_what_is_free_now() -> None:
-    old = card_topology(1, name="left", uuid=B, free_bytes=20 * GIB, reserve_bytes=7,
-                        attention_tflops=5.5)  # fmt: skip
+    old = card_topology(1, name="left", uuid=B, free_bytes=20 * GIB, reserve_bytes=7)
     found = options_to_refresh(old, DeviceFlags(), HERE, {}, quick=True).devices
     assert [(one.name, one.uuid, one.free_bytes, one.reserve_bytes) for one in found] == [
         ("left", B, 3 * GIB, 7)
     ]
-    assert found[0].attention_tflops == 5.5
 
 
 def test_links_are_staged_where_it_is_asked_and_again_where_the_file_says_so() -> None:

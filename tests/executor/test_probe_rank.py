@@ -5,20 +5,20 @@ from collections.abc import Callable
 import pytest
 from plancc_fake_device import FakeDevice, tiny_rank
 
-from plancc.executor import probe_local, probe_rank
+from plancc.executor import probe_local, probe_rank, probe_stepper
 from plancc.executor.probe_kinds import MIB, Scale
 from plancc.executor.probe_local import LocalProbe
 from plancc.executor.probe_rank import RankProbe
 
 SCALE = Scale(read_sizes=(MIB, 4 * MIB), rotated_bytes=16 * MIB, matmul_rows=(64, 256),
-              matmul_bytes=2 * MIB, matmul_total=16 * MIB, tiny_total=4 * MIB, seconds=0.1,
-              batch_s=0.02)  # fmt: skip
+              matmul_bytes=2 * MIB, matmul_total=16 * MIB, attention_width=512, attention_rows=64,
+              attention_chunks=8, tiny_total=4 * MIB, seconds=0.1, batch_s=0.02)  # fmt: skip
 
 
 @pytest.fixture
 def probe_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RankProbe]:
     def made(device: FakeDevice, scale: Scale = SCALE) -> RankProbe:
-        for module in (probe_rank, probe_local):
+        for module in (probe_rank, probe_stepper, probe_local):
             monkeypatch.setattr(module, "time", device.clock)
         monkeypatch.setattr(probe_rank, "backend_of", lambda kind: device)
         monkeypatch.setattr(probe_rank, "host_of", lambda kind: device)
@@ -51,8 +51,29 @@ def test_read_points_are_layers_times_without_their_launches(
 
 
 def test_more_rows_in_the_same_time_are_a_higher_rate(probe_of: Callable[..., RankProbe]) -> None:
-    (_, few), (_, many) = probe_of(FakeDevice()).matmul_points(0.1)
+    (_, few), (_, many) = probe_of(FakeDevice()).matmul_points(0.1, 1e6)
     assert 4.0 <= many / few < 4.3  # attention adds a little
+
+
+def test_attention_is_what_rows_take_longer_where_more_keys_are_before_them(
+    probe_of: Callable[..., RankProbe],
+) -> None:
+    """448 keys before the last chunk's 64 rows are 0.05 us each; 4 FLOPs, 512 numbers wide."""
+    found = probe_of(FakeDevice(key_us=0.05)).attention_tflops()
+    assert found == pytest.approx(4 * 64 * 512 / 0.05 / 1e6, rel=0.01)
+
+
+def test_a_slow_attention_is_taken_off_the_time_of_products(
+    probe_of: Callable[..., RankProbe],
+) -> None:
+    """Of 64 rows, 1,024 wide: 8.5 MFLOP of attention, at 1 TFLOP/s 8.5 of a layer's 20 us."""
+    scale = Scale(**{**vars(SCALE), "matmul_rows": (64,)})
+    probe = probe_of(FakeDevice(layer_us=20.0), scale)
+    ((_, alone),) = probe.matmul_points(0.0, 1.0)
+    ((_, both),) = probe.matmul_points(0.0, 1e6)
+    us = 4 * 64 * 1024 * 32.5 / 1e6
+    assert alone * (20 - us) + us == pytest.approx(both * 20, rel=0.01)
+    assert alone > both
 
 
 def test_overhead_is_what_is_gone_beside_what_ledgers_count(

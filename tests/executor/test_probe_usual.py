@@ -15,7 +15,7 @@ from plancc_fake_kernels import (
 )
 
 from plancc.compiler.api import compile
-from plancc.executor import probe_rank
+from plancc.executor import probe_rank, probe_stepper
 from plancc.executor.probe_cuda import CudaProbe
 from plancc.executor.probe_kinds import GIB, DeclaredDevice
 from plancc.executor.probe_model import layer_kernels, usual_model
@@ -33,7 +33,8 @@ H200_US = {"qkv": 14.9, "o": 11.0, "gate_up": 57.3, "down": 30.0}
 
 
 def probe(card: FakeCard, monkeypatch: pytest.MonkeyPatch, *, quick: bool = False) -> RankProbe:
-    monkeypatch.setattr(probe_rank, "time", card.clock)
+    for module in (probe_rank, probe_stepper):
+        monkeypatch.setattr(module, "time", card.clock)
     monkeypatch.setattr(probe_rank, "backend_of", lambda kind: card)
     monkeypatch.setattr(probe_rank, "host_of", lambda kind: card)
     return RankProbe("fake", "GPU-x", 1, "bfloat16", CudaProbe().scale(CARD, is_quick=quick))

@@ -10,8 +10,9 @@ from plancc.executor.probe_kinds import MIB, DeclaredDevice, Scale, WorkerDevice
 from plancc.executor.probe_worker import ProbeWorker
 
 SCALE = Scale(read_sizes=(64 * 1024,), rotated_bytes=MIB, matmul_rows=(64,),
-              matmul_bytes=64 * 1024, matmul_total=MIB // 4, tiny_total=MIB // 8,
-              seconds=0.0, batch_s=0.001)  # fmt: skip
+              matmul_bytes=64 * 1024, matmul_total=MIB // 4, attention_width=512,
+              attention_rows=64, attention_chunks=8, tiny_total=MIB // 8, seconds=0.0,
+              batch_s=0.001)  # fmt: skip
 NAMES = ("a", "b", "c")
 
 
@@ -40,9 +41,11 @@ def test_each_device_of_the_process_is_measured_by_name(ask: Asked) -> None:
     for name in NAMES:
         launch = ask(do="launch", device=name)
         ((size, us),) = ask(do="read", device=name, launch_us=launch)
-        ((rows, tflops),) = ask(do="matmul", device=name, launch_us=launch)
+        attention = ask(do="attention", device=name)
+        ((rows, tflops),) = ask(do="matmul", device=name, launch_us=launch,
+                                attention_tflops=attention)  # fmt: skip
         assert (size, rows) == (64 * 1024, 64)
-        assert all(isfinite(number) and number > 0 for number in (launch, us, tflops))
+        assert all(isfinite(number) and number > 0 for number in (launch, us, attention, tflops))
 
 
 def test_links_and_exchanges_inside_the_process_are_measured(ask: Asked) -> None:

@@ -79,6 +79,8 @@ def test_rates_are_finite_and_rise(topology: Topology) -> None:
         if size >= MIB:  # large kernels are not slower
             assert size / us < 1.2 * larger / more_us
     assert card.matmul_points[0][1] < card.matmul_points[-1][1]
+    assert card.attention_tflops is not None
+    assert 0 < card.attention_tflops < 2 * card.matmul_points[-1][1]
     assert 0.1 < card.launch_us < 20
 
 

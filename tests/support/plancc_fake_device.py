@@ -1,7 +1,8 @@
 """A device that works on by itself, on a clock that only it moves: for the probe's arithmetic.
 
-A launch costs the host `launch_us`, a step takes the device `step_us` a layer, and to see that all
-is done costs `wait_us`. Links carry rows as `fault` lets them; a hop takes `hop_us` of its bytes.
+A launch costs the host `launch_us`, a step takes the device `layer_us` a layer and `key_us` for
+each position before it, and to see that all is done costs `wait_us`. Links carry rows as `fault`
+lets them; a hop takes `hop_us` of its bytes.
 """
 
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class FakeDevice:
     launch_us: float = 30.0
     wait_us: float = 20.0
     layer_us: float = 10.0
+    key_us: float = 0.0
     overhead_bytes: int = 0
     total_bytes: int = 2**30
     fault: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows
@@ -86,7 +88,8 @@ class FakeRank:
 
     def run(self, run: Any, step: Any, hidden: Any) -> torch.Tensor:
         self._device.clock.host_us += self._device.launch_us
-        self._device.clock.work(self._device.layer_us * self._num_layers)
+        layer_us = self._device.layer_us + self._device.key_us * step.positions[0]
+        self._device.clock.work(layer_us * self._num_layers)
         return self._one
 
     def wait(self) -> None:
