@@ -37,11 +37,10 @@ def _token_words(plan: Plan) -> str:
     }
     shares = ", ".join(f"{_percent(ns / step)} {what}" for what, ns in kinds.items() if ns)
     words = f"a token takes {format_ns(step)}: {shares}"
-    if len(times) == 1:
-        return words
-    slowest = slowest_stage(plan)
-    busy = _percent(busy_ns(times[slowest]) / step)
-    words += f"; {busy} in the slowest stage, {slowest} ({_names(plan, slowest)})"
+    if len(times) > 1:
+        slowest = slowest_stage(plan)
+        busy = _percent(busy_ns(times[slowest]) / step)
+        words += f"; {busy} in the slowest stage, {slowest} ({_names(plan, slowest)})"
     if plan.ask.objective == "throughput":
         words += (f"; with {plan.runtime.slots} slots every stream advances a token in "
                   f"{format_ns(plan.provenance.solver.value)}")  # fmt: skip
@@ -125,7 +124,7 @@ def pins_sentence(plan: Plan) -> str | None:
     said, verb = pins_said(plan.ask, flags), "costs" if len(flags) == 1 else "cost"
     if row.verdict == "chosen":
         return f"{said} {verb} nothing: without, the choice is the same"
-    return f"{said} {verb} {_pin_cost(plan, row)}; {_tightest(plan)}"
+    return f"{said} {verb} {_pin_cost(plan, row)}; with, {_tightest(plan)}"
 
 
 def _pin_cost(plan: Plan, row: Alternative) -> str:

@@ -45,6 +45,7 @@ def check_command(plan: Path, model: Path, topo: Path, as_json: bool) -> None:
     Exit 1, with every problem by its address, when it is not what they say.
     """
     from plancc.compiler.check import check_plan
+    from plancc.compiler.summary import count_words
     from plancc.ir.manifest import read_manifest
     from plancc.ir.topology import read_topology
 
@@ -56,8 +57,9 @@ def check_command(plan: Path, model: Path, topo: Path, as_json: bool) -> None:
         raise CheckFailed(problems, what=str(plan))
     if not as_json:
         click.echo(
-            f"{plan}: sound; {len(document.stages)} stages, {len(document.devices)} devices, "
-            f"bytes, times, links and programs recomputed"
+            f"{plan}: sound; {count_words(len(document.stages), 'stage')}, "
+            f"{count_words(len(document.devices), 'device')}, bytes, times, links and programs "
+            f"recomputed"
         )
 
 

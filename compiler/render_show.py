@@ -8,7 +8,7 @@ from rich.text import Text
 
 from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells, inks_used
-from plancc.compiler.summary import layer_range, proof_words, value_words
+from plancc.compiler.summary import count_words, layer_range, proof_words, value_words
 from plancc.ir.plan import Alternative, Plan, PlanDevice, Stage, StageTime
 from plancc.ir.units import format_bytes, format_ns
 
@@ -43,15 +43,11 @@ def _header(plan: Plan) -> Text:
     kv = "" if run.kv_dtype == run.dtype else f", kv {run.kv_dtype}"
     return Text.assemble(
         (plan.model.name, "bold"),
-        f" on {plan.inputs.topology.name}: {_count(len(plan.stages), 'stage')} on "
-        f"{_count(count, 'device')}, plan {plan.digest[:12]}\n",
-        f"context {run.context}, {_count(run.slots, 'slot')}, prefill chunk {run.prefill_chunk}, "
-        f"{run.dtype}{kv}",
+        f" on {plan.inputs.topology.name}: {count_words(len(plan.stages), 'stage')} on "
+        f"{count_words(count, 'device')}, plan {plan.digest[:12]}\n",
+        f"context {run.context}, {count_words(run.slots, 'slot')}, "
+        f"prefill chunk {run.prefill_chunk}, {run.dtype}{kv}",
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _devices(plan: Plan, console: Console) -> Table:
@@ -169,7 +165,7 @@ def _predicted(plan: Plan) -> Text:
     else:
         lines.append(
             f"prefill  {format_ns(prefill.total_ns)} for {prefill.prompt} tokens in "
-            f"{_count(prefill.chunks, 'chunk')}, {prefill.tokens_per_s:.0f} tok/s"
+            f"{count_words(prefill.chunks, 'chunk')}, {prefill.tokens_per_s:.0f} tok/s"
         )
     proof = plan.provenance.solver
     words = f"proof    {proof_words(plan)}: {value_words(plan, proof.value)}"

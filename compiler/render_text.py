@@ -47,6 +47,11 @@ def _stages(plan: Plan) -> Iterator[str]:
         blocks = f", {', '.join(stage.blocks)}" if stage.blocks else ""
         devices = "+".join(rank.device for rank in stage.ranks)
         yield f"{index} {devices}: layers {layer_range(stage.layers)}{blocks}"
+        if len(stage.ranks) > 1:
+            yield f"  mixer {stage.mixer}"
+            for rank in stage.ranks:
+                first, end = rank.mlp_tiles
+                yield f"  {rank.device} MLP tiles {first}..{end - 1} ({end - first})"
 
 
 def _devices(plan: Plan) -> Iterator[str]:

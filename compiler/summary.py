@@ -41,21 +41,30 @@ def summary_lines(plan: Plan, output: str | None) -> tuple[str, ...]:
         f"{'wrote ' + output if output not in (None, '-') else 'plan'} {plan.digest[:12]}: {where}",
         f"tightest: {tightest.name}, {format_bytes(tightest.ledger.total)} of "
         f"{format_bytes(tightest.budget_bytes)}, {format_bytes(tightest.ledger.free_after)} free",
-        f"predicted: {_request_words(plan)}{format_ns(decode.step_ns)} a token "
+        f"predicted: {_objective_words(plan)}{format_ns(decode.step_ns)} a token "
         f"({decode.tokens_per_s:.1f} tok/s) at context {plan.runtime.context}; {proof_words(plan)}",
     )
 
 
-def _request_words(plan: Plan) -> str:
-    if plan.ask.workload is None:
-        return ""
-    return f"{value_words(plan, plan.provenance.solver.value)}; "
+def _objective_words(plan: Plan) -> str:
+    """What was optimised, where that is not a token of one stream; a context is told anyway."""
+    prefill = plan.predicted.prefill
+    if plan.ask.objective == "prefill" and prefill is not None:
+        return (f"{format_ns(prefill.total_ns)} a prompt of {prefill.prompt} tokens "
+                f"({prefill.tokens_per_s:.0f} tok/s); ")  # fmt: skip
+    if plan.ask.objective in ("throughput", "workload"):
+        return f"{value_words(plan, plan.provenance.solver.value)}; "
+    return ""
 
 
 def value_words(plan: Plan, value: int) -> str:
     """What the objective is worth: tokens, a time, or '14.2 s a request of 2000 + 500 tokens'."""
     if plan.ask.objective == "context":
         return f"{value} tokens"
+    if plan.ask.objective == "throughput":
+        slots = plan.runtime.slots
+        rate = f"{slots * 1e9 / max(1, value):.1f} tok/s in all"
+        return f"{format_ns(value)} a round of {count_words(slots, 'stream')}, {rate}"
     work = plan.ask.workload
     return f"{format_ns(value)} {work.words}" if work else format_ns(value)
 
@@ -85,3 +94,8 @@ def layer_range(layers: tuple[int, int]) -> str:
     """'0..20' for layers [0, 21)."""
     first, last = layers[0], layers[1] - 1
     return str(first) if first == last else f"{first}..{last}"
+
+
+def count_words(number: int, noun: str) -> str:
+    """'1 stage', '2 stages'"""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

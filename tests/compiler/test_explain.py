@@ -47,6 +47,12 @@ def row_of(text: str, device: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(device + " "))
 
 
+@pytest.mark.parametrize("flags", [TWO, {"max_devices": 1}])
+def test_a_round_of_all_streams_is_told_of_one_stage_as_of_several(flags: dict[str, Any]) -> None:
+    plan = tiny_plan(objective="throughput", slots=2, **flags)
+    assert "; with 2 slots every stream advances a token in" in reason(plan, "time")
+
+
 def test_stages_begin_where_the_one_before_has_sent_its_rows() -> None:
     beats = explain(group_plan()).beats
     assert [beat.start_ns for beat in beats] == [0, 6_050_000, 12_100_000]

@@ -69,7 +69,7 @@ def test_the_sentence_says_cost_free_shape_and_what_is_left() -> None:
     for stage in free.stages:
         assert stage.ranks[0].device in words
     tightest = min(plan.devices, key=lambda device: device.ledger.free_after)
-    assert f"; {tightest.name} keeps {format_bytes(tightest.ledger.free_after)}" in words
+    assert f"; with, {tightest.name} keeps {format_bytes(tightest.ledger.free_after)}" in words
 
 
 def test_pins_that_change_nothing_cost_nothing() -> None:

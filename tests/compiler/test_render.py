@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plancc_examples import tiny_plan
 from plancc_hand_plans import hand_plan
+from plancc_tp_plans import group_plan
 from rich.console import Console
 
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells
@@ -153,6 +154,16 @@ def test_textconv_shows_every_section_for_any_plan() -> None:
     ]  # fmt: skip
 
 
+def test_text_for_git_tells_who_has_which_tiles_and_who_the_mixer() -> None:
+    """A tile that moved must not be seen in bytes alone."""
+    lines = [line.strip() for line in text_lines(group_plan())]
+    at = lines.index("1 d2+d3: layers 3..5, head")
+    assert lines[at + 1 : at + 4] == [
+        "mixer owned", "d2 MLP tiles 0..11 (12)", "d3 MLP tiles 12..15 (4)"
+    ]  # fmt: skip
+    assert "mixer single" not in lines
+
+
 def test_the_summary_is_three_lines() -> None:
     plan = tiny_plan(**TWO)
     lines = summary_lines(plan, "a.plan.json")
@@ -160,6 +171,23 @@ def test_the_summary_is_three_lines() -> None:
     assert lines[0] == (f"wrote a.plan.json {plan.digest[:12]}: d0 layers 0..2 | d1 layers 3..5")
     assert lines[1].startswith("tightest: d1")
     assert "latency proven optimal" in lines[2]
+
+
+def test_the_summary_and_the_screen_say_what_a_round_of_all_streams_is_worth() -> None:
+    """Of `throughput` the value is the ns in which every stream advances by a token."""
+    plan = tiny_plan(objective="throughput", slots=4)
+    value = plan.provenance.solver.value
+    words = f"a round of 4 streams, {4e9 / value:.1f} tok/s in all"
+    assert words in summary_lines(plan, None)[2]
+    assert words in " ".join(shown(plan, 200).split())
+
+
+def test_the_summary_says_how_long_a_prompt_takes_where_that_was_asked() -> None:
+    plan = tiny_plan(objective="prefill", prompt=64)
+    prefill = plan.predicted.prefill
+    assert prefill is not None
+    words = f" a prompt of 64 tokens ({prefill.tokens_per_s:.0f} tok/s); "
+    assert words in summary_lines(plan, None)[2]
 
 
 @pytest.mark.parametrize("width", [80, 120])
