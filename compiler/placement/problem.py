@@ -53,6 +53,9 @@ class Problem:
     def with_slots(self, slots: int) -> "Problem":
         return replace(self, ask=self.ask.model_copy(update={"slots": slots}))
 
+    def with_chunk(self, rows: int) -> "Problem":
+        return replace(self, ask=self.ask.model_copy(update={"prefill_chunk": rows}))
+
     @property
     def num_layers(self) -> int:
         return len(self.model.layers)

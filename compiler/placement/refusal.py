@@ -27,6 +27,10 @@ from plancc.ir.plan import Ledger
 from plancc.ir.topology import Topology
 from plancc.ir.units import format_bytes
 
+Trial = tuple[str, dict[str, Any]]
+"""A flag as it was typed, and the ask's fields without it."""
+LEAST_CHUNK = 64
+"""Rows; with smaller chunks prompts take so long that none is offered."""
 GROUP_WORDS = {
     "tried": "TP groups, which share a layer with its MLP cut in tiles, do not help either",
     "off": "TP groups, which share a layer with its MLP cut in tiles, were not tried: --tp off",
@@ -42,6 +46,7 @@ def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Probl
         "model": model.name,
         "context": problem.context,
         "slots": ask.slots,
+        "max_devices": ask.max_devices,
         "short_bytes": max(0, -min(ledger.free_after for ledger in sums.values())),
         "devices": [_device_row(problem, name, ledger) for name, ledger in sums.items()],
         "fails": _sum_or_packing(problem),
@@ -113,7 +118,8 @@ def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
 
 
 def _sum_or_packing(problem: Problem) -> dict[str, Any]:
-    """Does even the sum of all devices lack room, without any hop buffer or second copy?"""
+    """Does even the sum of all devices, or of the roomiest that --max-devices allows, lack room,
+    without any hop buffer or second copy?"""
     scratch = min(int(problem.workspace[layout, True][0, problem.num_layers])
                   for layout in problem.layouts)  # fmt: skip
     blocks = problem.end_bytes("first") + problem.end_bytes("last")
@@ -121,28 +127,39 @@ def _sum_or_packing(problem: Problem) -> dict[str, Any]:
     blocks += sum(block.size_bytes for block in problem.free_blocks)
     need = int(problem.layer_bytes[-1]) + blocks + scratch
     budgets = {name: int(problem.budgets[i]) for i, name in enumerate(problem.seats)}
-    have = sum(max(0, size) for size in budgets.values())
+    rooms = sorted((max(0, size) for size in budgets.values()), reverse=True)
+    have = sum(rooms[: problem.ask.max_devices])
     kind = "sum" if need > have else "packing"
     short = max(0, need - have)
     return {"kind": kind, "need_bytes": need, "have_bytes": have, "short_bytes": short}
 
 
 def _binding(model: ModelShape, topology: Topology, ask: Ask) -> list[str]:
-    """Flags without which the model would fit, one at a time; else all of them in one string."""
-    trials: list[tuple[str, dict[str, Any]]] = [
-        (f"--pin {block}={device}", {"pin": {b: d for b, d in ask.pin.items() if b != block}})
-        for block, device in sorted(ask.pin.items())
-    ]
-    for name in ("stage_layers", "devices", "max_devices", "tp", "head"):
-        if getattr(ask, name) != UNPINNED[name]:
-            change = {name: UNPINNED[name]}
-            trials.append(
-                (pins_said(ask.model_copy(update=UNPINNED | {name: getattr(ask, name)})), change)
-            )
-    found = [flag for flag, change in trials if _would_fit(model, topology, ask, change)]
+    """Flags without which the model would fit, one at a time; else all that pin in one string."""
+    trials = list(_pin_trials(ask))
+    found = [flag for flag, change in (*trials, *_other_trials(model, ask))
+             if _would_fit(model, topology, ask, change)]  # fmt: skip
     if not found and len(trials) > 1 and _would_fit(model, topology, ask, UNPINNED):
         return [" ".join(flag for flag, _ in trials)]
     return found
+
+
+def _pin_trials(ask: Ask) -> Iterator[Trial]:
+    for block, device in sorted(ask.pin.items()):
+        others = {name: home for name, home in ask.pin.items() if name != block}
+        yield f"--pin {block}={device}", {"pin": others}
+    for name in ("stage_layers", "devices", "max_devices", "tp", "head"):
+        if getattr(ask, name) != UNPINNED[name]:
+            alone = ask.model_copy(update=UNPINNED | {name: getattr(ask, name)})
+            yield pins_said(alone), {name: UNPINNED[name]}
+
+
+def _other_trials(model: ModelShape, ask: Ask) -> Iterator[Trial]:
+    """Flags that take room and pin nothing."""
+    if ask.kv_dtype not in (None, model.dtype):
+        yield f"--kv-dtype {ask.kv_dtype}", {"kv_dtype": model.dtype}
+    if ask.workers != "host":
+        yield f"--workers {ask.workers}", {"workers": "host"}
 
 
 def _would_fit(model: ModelShape, topology: Topology, ask: Ask, change: dict[str, Any]) -> bool:
@@ -153,7 +170,8 @@ def _would_fit(model: ModelShape, topology: Topology, ask: Ask, change: dict[str
 
 
 def _largest(problem: Problem) -> dict[str, int | None]:
-    """The largest context at these slots, and the most slots at this context, that would fit.
+    """The largest context at these slots, the most slots at this context, and the largest chunk
+    at both, that would fit.
 
     A workload's requests need a slot each, and room in it.
     """
@@ -161,23 +179,32 @@ def _largest(problem: Problem) -> dict[str, int | None]:
     tokens, streams = (work.prompt + work.output, work.streams) if work else (1, 1)
     context = largest(tokens, problem.context - 1, lambda n: feasible(problem.at_context(n)))
     slots = largest(streams, problem.ask.slots - 1, lambda n: feasible(problem.with_slots(n)))
-    return {"context": context, "slots": slots}
+    rows = problem.ask.prefill_chunk - 1
+    chunk = largest(LEAST_CHUNK, rows, lambda n: feasible(problem.with_chunk(n))) \
+        if rows >= LEAST_CHUNK else None  # fmt: skip
+    return {"context": context, "slots": slots, "prefill_chunk": chunk}
 
 
 def _message(report: dict[str, Any]) -> str:
     slots = f"{report['slots']} slot" + ("s" if report["slots"] > 1 else "")
-    worst = max(row["short_bytes"] for row in report["devices"])
     lines = [
         f"{report['model']} does not fit at context {report['context']}, {slots}: short by "
-        f"{format_bytes(worst)}",
+        f"{_worst_words(report['devices'])}",
         *(_row_line(row) for row in report["devices"]),
-        _fails_line(report["fails"]),
+        _fails_line(report),
         *_tp_lines(report),
     ]
     for flag in report["binding"]:
         lines.append(f"  without {flag} it fits")
     lines.append(f"  {_help_line(report['largest'])}")
     return "\n".join(lines)
+
+
+def _worst_words(rows: list[dict[str, Any]]) -> str:
+    """What the fullest device lacks, and its name where it is not the only one."""
+    worst = max(rows, key=lambda row: row["short_bytes"])
+    where = f" on {worst['device']}" if len(rows) > 1 else ""
+    return f"{format_bytes(worst['short_bytes'])}{where}"
 
 
 def _row_line(row: dict[str, Any]) -> str:
@@ -188,11 +215,16 @@ def _row_line(row: dict[str, Any]) -> str:
             f"{format_bytes(row['have_bytes'])}: {end}")  # fmt: skip
 
 
-def _fails_line(fails: dict[str, Any]) -> str:
-    need, have = format_bytes(fails["need_bytes"]), format_bytes(fails["have_bytes"])
+def _fails_line(report: dict[str, Any]) -> str:
+    fails, most = report["fails"], report["max_devices"]
+    need, have, short = (format_bytes(fails[f"{what}_bytes"]) for what in ("need", "have", "short"))
+    has_overhead = any("overhead" in row["need"] for row in report["devices"])
+    need += " needed without overhead" if has_overhead else " needed"
+    have += " beside it" if has_overhead else ""
     if fails["kind"] == "sum":
-        return f"  the sum fails: {need} needed, all devices together have {have}"
-    return f"  the packing fails: {need} needed, {have} in all, but no cut puts a whole layer "\
+        who = f"--max-devices {most} leaves at most" if most else "all devices together have"
+        return f"  the sum fails: {need}, {who} {have}: {short} short"
+    return f"  the packing fails: {need}, {have} in all, but no cut puts a whole layer "\
            f"where room is left"  # fmt: skip
 
 
@@ -208,6 +240,8 @@ def _help_line(found: dict[str, int | None]) -> str:
         offers.append(f"--context {found['context']}")
     if found["slots"] is not None:
         offers.append(f"--slots {found['slots']}")
+    if found["prefill_chunk"] is not None:
+        offers.append(f"--prefill-chunk {found['prefill_chunk']}")
     if offers:
         return "would fit: " + ", or ".join(offers)
     return "no context is small enough: add a device, or choose a smaller model or dtype"

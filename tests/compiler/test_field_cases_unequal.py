@@ -85,7 +85,7 @@ def test_unequal_devices_leave_few_cuts(context: int, cuts: list[int]) -> None:
 def test_the_longest_context_of_unequal_devices_is_told_to_the_token() -> None:
     """C15 (b): 2009, cut 30."""
     error = refused(tight(), two(22.0, 9.0), context=2048, **LISTED)
-    assert error.report["largest"] == {"context": 2009, "slots": None}
+    assert error.report["largest"] == {"context": 2009, "slots": None, "prefill_chunk": None}
     assert "2009" in str(error)
     assert cuts_that_fit(tight(), two(22.0, 9.0), context=2009) == [30]
 

@@ -8,6 +8,7 @@ from plancc.ir.errors import DoesNotFit
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Topology
+from plancc.ir.units import format_bytes
 
 CHUNK = 512
 
@@ -44,7 +45,52 @@ def test_the_sum_fails_where_all_devices_together_lack_room() -> None:
         "have_bytes": 2 * gib(6.5),
         "short_bytes": 14 * GIB + 12 * (65536 * 8192 + MIB) - 2 * gib(6.5),
     }
-    assert "the sum fails" in str(error)
+    assert "the sum fails: 20.01 GiB needed without overhead, all devices together have 13.00 GiB "\
+           "beside it: 7.01 GiB short" in str(error)  # fmt: skip
+
+
+def test_the_sum_is_of_as_many_devices_as_may_be_used() -> None:
+    """14 GiB over 9 + 7 + 7 would go, over 8.5 do not: no cut of any kind makes room."""
+    error = refused(model(), machine(9.0, 7.0, 7.0), context=64, max_devices=1)
+    assert error.report["fails"]["kind"] == "sum"
+    assert error.report["fails"]["have_bytes"] == gib(8.5)
+    assert "--max-devices 1 leaves at most 8.50 GiB" in str(error)
+    assert "TP groups" not in str(error)
+
+
+def test_the_first_line_names_the_device_that_lacks_most() -> None:
+    error = refused(model(), machine(7.0, 6.0), context=8192)
+    worst = max(error.report["devices"], key=lambda row: row["short_bytes"])
+    first = str(error).splitlines()[0]
+    assert first.endswith(f"short by {format_bytes(worst['short_bytes'])} on {worst['device']}")
+    alone = refused(model(), machine(7.0), context=8192)
+    assert str(alone).splitlines()[0].endswith(f"by {format_bytes(alone.report['short_bytes'])}")
+
+
+def test_a_chunk_that_takes_the_room_is_named_with_the_largest_that_leaves_it() -> None:
+    machines, flags = machine(8.0, 8.0), {"context": 64}
+    error = refused(model(), machines, prefill_chunk=500_000, **flags)
+    rows = error.report["largest"]["prefill_chunk"]
+    assert has_room(model(), machines, prefill_chunk=rows, **flags)
+    assert not has_room(model(), machines, prefill_chunk=rows + 1, **flags)
+    assert f"would fit: --prefill-chunk {rows}" in str(error)
+
+
+def test_flags_that_take_room_are_named_though_they_pin_nothing() -> None:
+    roomy = build_topology(
+        [build_device(f"d{i}", 8.0, overhead_bytes=gib(0.5), wire_bytes=GIB) for i in range(2)]
+    )
+    assert refused(model(), roomy, context=64, workers="device").report["binding"] == [
+        "--workers device"
+    ]
+    layer = build_layer(gib(1.0))
+    mixer = layer.mixer.model_copy(
+        update={"kv_bytes_per_token": 65536, "num_kv_heads": 128, "head_dim": 128}
+    )
+    halves = build_model([layer.model_copy(update={"mixer": mixer})] * 12, embed=GIB, head=GIB)
+    wide = refused(halves, machine(8.0, 8.0), context=1024, kv_dtype="float32")
+    assert has_room(halves, machine(8.0, 8.0), context=1024)
+    assert wide.report["binding"] == ["--kv-dtype float32"]
 
 
 def test_the_packing_fails_where_whole_layers_do_not_go_in() -> None:
@@ -112,7 +158,9 @@ def test_largest_context_and_slots_are_exact() -> None:
 
 def test_no_context_is_offered_where_the_weights_alone_are_too_large() -> None:
     error = refused(model(), machine(4.0, 4.0), context=8192, slots=4)
-    assert error.report["largest"] == {"context": None, "slots": None}
+    assert error.report["largest"] == {
+        "context": None, "slots": None, "prefill_chunk": None
+    }  # fmt: skip
     assert "no context is small enough" in str(error)
 
 
