@@ -21,7 +21,7 @@ def prompt_down(
     programs run (prompt_tilings.waiting_size). None where the model's numbers are float32.
     num_rows as in prompt_tree.
     """
-    how = down_tiling(x.element_size(), card_of(x.device))
+    how = down_tiling(x.element_size(), card_of(x.device), len(x), len(w))
     prompt_tree(x, w, None, residual, residual, bounds=bounds, group=group, tiling=how,
                 waiting=waiting, num_rows=num_rows)  # fmt: skip
 
@@ -38,7 +38,7 @@ def prompt_partials(
     first, end = roots[0][0], roots[-1][1]
     columns = bounds[end] - bounds[first]
     assert w.shape[1] == columns, f"{w.shape[1]} columns for tiles [{first}, {end})"
-    how = down_tiling(x.element_size(), card_of(x.device))
+    how = down_tiling(x.element_size(), card_of(x.device), len(x), len(w))
     for number, root in enumerate(roots):
         at = slice(bounds[root[0]] - bounds[first], bounds[root[1]] - bounds[first])
         prompt_tree(x[:, at], w[:, at], None, None, out[:, number], bounds=bounds, group=group,

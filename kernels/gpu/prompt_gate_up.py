@@ -57,7 +57,7 @@ def prompt_gate_up(
     """out [rows, N] = silu(x gate) * (x up), rounded; w [2 N, K]: gate, then up. All contiguous;
     num_rows as in prompt_tree."""
     n, k = w.shape[0] // 2, w.shape[1]
-    tiling = tiling or gate_up_tiling(x.element_size(), card_of(x.device))
+    tiling = tiling or gate_up_tiling(x.element_size(), card_of(x.device), len(x), n)
     tiling = fitting(tiling, x, w, k, is_even=True)
     blocks = -(-x.shape[0] // tiling.block_m) * -(-n // tiling.block_n)
     xs, ws = sources(x, w, tiling)

@@ -15,7 +15,7 @@ from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.jit import entry
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.prompt_blocks import finish, load_k, place
-from plancc.kernels.gpu.prompt_tilings import is_copied, many_tiling, plain_tiling
+from plancc.kernels.gpu.prompt_tilings import PromptTiling, fitting, plain_tiling
 from plancc.kernels.gpu.prompt_tree import prompt_tree
 
 _HEIGHT = tl.constexpr(8)
@@ -47,39 +47,27 @@ def prompt_linear(
 ) -> None:  # fmt: skip
     """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
 
-    All contiguous; num_rows as in prompt_tree. Many rows take larger blocks, where those can be
-    copied, with the same bits.
+    All contiguous; num_rows as in prompt_tree.
     """
-    many = many_tiling(x.element_size(), card_of(x.device), x.shape[0], joins=before is not None)
-    if many is None or w.shape[1] % many.block_k or not is_copied(x, w):
-        few_rows_linear(x, w, bias, before, out, num_rows=num_rows)
-        return
-    prompt_tree(x, w, bias, before, out, bounds=(0, w.shape[1]), group=1, tiling=many, waiting=None,
-                num_rows=num_rows)  # fmt: skip
-
-
-def few_rows_linear(
-    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
-    out: torch.Tensor, *, num_rows: int | None = None,
-) -> None:  # fmt: skip
-    """As prompt_linear, a program for every block, whatever the rows; out may be float32 too."""
     n, k = w.shape
-    how = plain_tiling(x.element_size(), card_of(x.device), joins=before is not None)
-    programs = -(-x.shape[0] // how.block_m) * -(-n // how.block_n)
+    how = plain_tiling(x.element_size(), card_of(x.device), x.shape[0], n)
+    how = fitting(how, x, w, k, is_even=True)
+    if how.copies:
+        prompt_tree(x, w, bias, before, out, bounds=(0, k), group=1, tiling=how, waiting=None,
+                    num_rows=num_rows)  # fmt: skip
+    else:
+        linear_by_pointers(x, w, bias, before, out, tiling=how, num_rows=num_rows)
+
+
+def linear_by_pointers(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
+    out: torch.Tensor, *, tiling: PromptTiling, num_rows: int | None = None,
+) -> None:  # fmt: skip
+    """As prompt_linear, a program for every block; out may be float32 too."""
+    n, k = w.shape
+    programs = -(-x.shape[0] // tiling.block_m) * -(-n // tiling.block_n)
     launch(
-        _linear,
-        (programs,),
-        x,
-        w,
-        bias,
-        before,
-        out,
-        x.shape[0] if num_rows is None else num_rows,
-        N=n,
-        K=k,
-        BLOCK_M=how.block_m,
-        BLOCK_N=how.block_n,
-        BLOCK_K=how.block_k,
-        warps=how.warps,
-        stages=how.stages,
-    )
+        _linear, (programs,), x, w, bias, before, out,
+        x.shape[0] if num_rows is None else num_rows, N=n, K=k, BLOCK_M=tiling.block_m,
+        BLOCK_N=tiling.block_n, BLOCK_K=tiling.block_k, warps=tiling.warps, stages=tiling.stages,
+    )  # fmt: skip

@@ -11,15 +11,13 @@ from typing import Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from plancc.kernels.gpu.card import Card, card_of
+from plancc.kernels.gpu.card import Card, Room, card_of
 from plancc.kernels.gpu.tree import MAX_LEVELS
 
 ALL_HELD = MAX_LEVELS
-MANY_ROWS = 2048
-"""Rows from which on a plain product takes the larger blocks. Both ways have the same bits, which
-tests/gpu asks on the card, so the number of rows may choose."""
 _LOWEST, _LOWEST_EXACT = 64, 32  # rows of a block, of all prompt kernels that walk keys or K
 _COPY_ALIGN_BYTES = 16
+_HELD = 2  # sums of tiles that wait in registers
 
 
 @dataclass(frozen=True)
@@ -42,46 +40,74 @@ class PromptTiling:
     height: int = 8
 
 
-MANY = PromptTiling(128, 256, 64, warps=8, stages=4)
-MANY_JOINED = PromptTiling(256, 128, 64, warps=8, stages=4)
-_PLAIN = replace(MANY, copies=False)
-_PLAIN_JOINED = PromptTiling(128, 128, 64, warps=8, stages=4, copies=False)
-_DOWN = PromptTiling(128, 128, 128, warps=8, stages=3, held=2)
-_GATE_UP = PromptTiling(128, 128, 64, warps=8, stages=4)
 _EXACT = PromptTiling(32, 32, 32, warps=4, stages=2, held=ALL_HELD, copies=False, programs=16)
-_DOWN_BY_ROOM = {
-    "large": _DOWN,
-    "middle": replace(_DOWN, block_k=32, stages=6, copies=False),
-    "small": replace(_DOWN, block_k=32, stages=5, copies=False),
-}
-_GATE_UP_BY_ROOM = {
-    "large": _GATE_UP,
-    "middle": replace(_GATE_UP, block_k=32, stages=6, copies=False),
-    "small": replace(_GATE_UP, block_k=32, stages=5, copies=False),
+
+Blocks = tuple[tuple[int, PromptTiling], ...]
+"""Ways to cut one product, the largest first, and microseconds that a block of each took on an H200
+(K of 4,096; of down 14,336) where every multiprocessor had one."""
+
+
+def _by_pointers(*blocks: tuple[int, PromptTiling]) -> Blocks:
+    return tuple((us, replace(tiling, copies=False)) for us, tiling in blocks)
+
+
+_LARGE, _SQUARE = PromptTiling(128, 256, 64, 8, 4), PromptTiling(128, 128, 64, 8, 5)
+_FLAT, _LOW = PromptTiling(64, 128, 64, 4, 6), PromptTiling(64, 64, 128, 4, 5)
+_THIN, _THIN_FLAT = PromptTiling(128, 128, 32, 8, 6), PromptTiling(64, 128, 32, 8, 6)
+_THIN_LOW = PromptTiling(64, 64, 64, 4, 5)
+_PLAIN: dict[Room, Blocks] = {
+    # descriptors for the copy engine cost the host more than small blocks gain by it
+    "large": ((45, _LARGE), (24, _SQUARE), (17, _FLAT), *_by_pointers((14, _LOW))),
+    "middle": _by_pointers((45, _LARGE), (24, replace(_SQUARE, stages=4)), (17, _FLAT), (14, _LOW)),
+    "small": _by_pointers((24, replace(_SQUARE, stages=4)), (17, replace(_FLAT, stages=4)),
+                          (14, replace(_THIN_LOW, stages=4))),
+}  # fmt: skip
+_DOWN: dict[Room, Blocks] = {
+    "large": ((102, PromptTiling(128, 128, 128, 8, 3)), (65, _FLAT), (43, _LOW)),
+    "middle": _by_pointers((102, _THIN), (65, _THIN_FLAT), (43, _THIN_LOW)),
+    "small": _by_pointers((102, replace(_THIN, stages=5)), (65, replace(_THIN_FLAT, stages=5)),
+                          (43, replace(_THIN_LOW, stages=4))),
+}  # fmt: skip
+_GATE_UP: dict[Room, Blocks] = {
+    "large": ((45, replace(_SQUARE, stages=4)), (30, replace(_FLAT, stages=5))),
+    "middle": _by_pointers((45, _THIN), (30, _THIN_FLAT)),
+    "small": _by_pointers((45, replace(_THIN, stages=5)), (30, replace(_THIN_FLAT, stages=5))),
 }
 
 
-def down_tiling(itemsize: int, card: Card) -> PromptTiling:
+def plain_tiling(itemsize: int, card: Card, rows: int, columns: int) -> PromptTiling:
+    """Of q, k, v and the output projection: so many rows, and columns of the result."""
+    return _fastest(_PLAIN[card.room], itemsize, card, rows, columns)
+
+
+def down_tiling(itemsize: int, card: Card, rows: int, columns: int) -> PromptTiling:
     """Of models whose numbers have so many bytes; float32 products are no tensor-core ones."""
-    return _EXACT if itemsize == 4 else _DOWN_BY_ROOM[card.room]
+    found = _fastest(_DOWN[card.room], itemsize, card, rows, columns)
+    return found if found == _EXACT else replace(found, held=_HELD)
 
 
-def gate_up_tiling(itemsize: int, card: Card) -> PromptTiling:
-    return _EXACT if itemsize == 4 else _GATE_UP_BY_ROOM[card.room]
+def gate_up_tiling(itemsize: int, card: Card, rows: int, columns: int) -> PromptTiling:
+    return _fastest(_GATE_UP[card.room], itemsize, card, rows, columns)
 
 
-def plain_tiling(itemsize: int, card: Card, *, joins: bool) -> PromptTiling:
-    """Of q, k, v and the output projection, loaded by pointers."""
+@cache
+def _fastest(blocks: Blocks, itemsize: int, card: Card, rows: int, columns: int) -> PromptTiling:
+    """The blocks that end first where each multiprocessor takes one, then the next.
+
+    All ways have the same bits, which tests/gpu asks on the card, so rows may choose.
+    """
     if itemsize == 4:
         return _EXACT
-    return _PLAIN_JOINED if joins or card.room == "small" else _PLAIN
+
+    def end_us(way: tuple[int, PromptTiling]) -> int:
+        block_us, tiling = way
+        return block_us * -(-_num_blocks(tiling, rows, columns) // card.multiprocessors)
+
+    return min(blocks, key=end_us)[1]
 
 
-def many_tiling(itemsize: int, card: Card, num_rows: int, *, joins: bool) -> PromptTiling | None:
-    """The same of many rows, where they have larger blocks, by the copy engine."""
-    if num_rows < MANY_ROWS or itemsize == 4 or card.room != "large":
-        return None
-    return MANY_JOINED if joins else MANY
+def _num_blocks(tiling: PromptTiling, rows: int, columns: int) -> int:
+    return -(-rows // tiling.block_m) * -(-columns // tiling.block_n)
 
 
 def filled_rows(num_rows: int, itemsize: int) -> int:

@@ -1,7 +1,7 @@
 """Prompt products of a Llama-8B layer on one CUDA device: what prompts run, and other tilings.
 
 For each: is it near float64 (1,000 rows of the real shape, 333 of an odd one), does it have the
-bits of the first one of its role, microseconds at 512, 1,000 and 4,096 rows with inputs rotated.
+bits of the first one of its role, microseconds at 64 to 4,096 rows with inputs rotated, as a graph.
 The first of `down` is the definition: a product for each tile, and torch's sums of them. cuBLAS,
 which has no tree, beside them. A variant that fails is reported, the others go on. Children compile
 everything first, in parallel. Prints a table, then one JSON line. Asserts no time.
@@ -25,17 +25,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 import torch
 import triton
-from plancc_gpu_cases import tiles_alone
+from plancc_gpu_cases import in_large_blocks, tiles_alone
 
 from plancc.ir.tiles import tile_bounds
 from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
-from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
+from plancc.kernels.gpu.prompt_linear import prompt_linear
 from plancc.kernels.gpu.prompt_tilings import (
     ALL_HELD,
-    MANY,
-    MANY_JOINED,
     PromptTiling,
     down_tiling,
     gate_up_tiling,
@@ -44,13 +42,15 @@ from plancc.kernels.gpu.prompt_tilings import (
 )
 from plancc.kernels.gpu.prompt_tree import prompt_tree
 
-ROWS, CHECK_ROWS, SETS, RUNS, TILES = (512, 1000, 4096), 1000, 3, 9, 16
+ROWS, CHECK_ROWS, SETS, RUNS, TILES = (64, 256, 512, 1000, 4096), 1000, 3, 9, 16
 TOLERANCE = 8e-3  # bfloat16, as in plancc_gpu_cases.py
 SHAPES = {"down": (4096, 14336), "gate_up": (14336, 4096), "qkv": (6144, 4096), "o": (4096, 4096)}
 ODD = {"down": (1000, 16 * 96), "gate_up": (1000, 416), "qkv": (1000, 416), "o": (1000, 416)}
 ODD_ROWS = 333
-REFERENCES = ("down/by definition", "gate_up/narrow pointers", "qkv/few rows", "o/few rows")
-DOWN, GATE_UP = down_tiling(2, card_at(0)), gate_up_tiling(2, card_at(0))
+REFERENCES = ("down/by definition", "gate_up/narrow pointers", "qkv/large blocks", "o/large blocks")
+DOWN = down_tiling(2, card_at(0), 4096, 4096)
+GATE_UP = gate_up_tiling(2, card_at(0), 4096, 14336)
+LARGE = PromptTiling(128, 256, 64, 8, 4)
 STACK = PromptTiling(128, 64, 128, 8, 3, held=ALL_HELD, copies=False, programs=4)
 PAIR = PromptTiling(128, 128, 64, 4, 3, programs=2)
 
@@ -108,25 +108,25 @@ def variants() -> list[Variant]:
     """The first of a role is the reference of its bits; `runs` is what prompts run."""
     down = {
         "k64": replace(DOWN, block_k=64, stages=6), "pointers": replace(DOWN, copies=False),
-        "held 0": replace(DOWN, held=0), "wide": replace(MANY, held=0), "all held": STACK,
+        "held 0": replace(DOWN, held=0), "wide": LARGE, "all held": STACK,
     }  # fmt: skip
-    plain = {"wide": MANY, "tall": MANY_JOINED, "wide pointers": replace(MANY, copies=False),
-             "pair": PAIR}  # fmt: skip
-    gates = {
+    plain = {"wide": LARGE, "tall": PromptTiling(256, 128, 64, 8, 4), "pair": PAIR,
+             "wide pointers": replace(LARGE, copies=False)}  # fmt: skip
+    gates: dict[str, PromptTiling | None] = {
         "narrow pointers": PromptTiling(128, 64, 64, 4, 3, copies=False, programs=2),
-        "runs": GATE_UP, "low": replace(GATE_UP, height=4),
+        "runs": None, "low": replace(GATE_UP, height=4),
         "pointers": replace(GATE_UP, copies=False),
     }  # fmt: skip
     found = [Variant("down", "by definition", down_by_definition),
              Variant("down", "runs", runs_down)]  # fmt: skip
     found += [Variant("down", name, tree(tiling, TILES)) for name, tiling in down.items()]
-    found.append(Variant("down", "wide, no tree", tree(MANY, 1), is_ours=False))
+    found.append(Variant("down", "wide, no tree", tree(LARGE, 1), is_ours=False))
     found.append(Variant("down", "cuBLAS", cublas, is_ours=False))
     for name, tiling in gates.items():
         found.append(Variant("gate_up", name, gate_up(tiling)))
     found.append(Variant("gate_up", "cuBLAS, no SiLU", cublas_gate_up, is_ours=False))
     for role in ("qkv", "o"):
-        found.append(Variant(role, "few rows", linear_of_few))
+        found.append(Variant(role, "large blocks", linear_in_large_blocks))
         found.append(Variant(role, "runs", linear))
         found += [Variant(role, name, tree(tiling, 1)) for name, tiling in plain.items()]
         found.append(Variant(role, "cuBLAS", cublas, is_ours=False))
@@ -137,11 +137,11 @@ def linear(i: Inputs) -> None:
     prompt_linear(i.x, i.w, None, i.before, i.out)
 
 
-def linear_of_few(i: Inputs) -> None:
-    few_rows_linear(i.x, i.w, None, i.before, i.out)
+def linear_in_large_blocks(i: Inputs) -> None:
+    in_large_blocks(i.x, i.w, None, i.before, i.out)
 
 
-def gate_up(tiling: PromptTiling) -> Callable[[Inputs], None]:
+def gate_up(tiling: PromptTiling | None) -> Callable[[Inputs], None]:
     return lambda i: prompt_gate_up(i.x, i.w, i.out, tiling=tiling)
 
 
@@ -219,12 +219,18 @@ class Roles:
         kept apart from the inputs that are checked."""
         cases = [replace(case, x=case.x[:rows], out=case.out[:rows].clone()) for case in self.sets]
         cases = [case if case.before is None else replace(case, before=case.out) for case in cases]
+        for case in cases:
+            variant.run(case)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for case in cases:
+                variant.run(case)
         found = []
         for _ in range(RUNS + 2):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            for case in cases:
-                variant.run(case)
+            graph.replay()
             end.record()
             end.synchronize()
             found.append(start.elapsed_time(end) * 1e3 / len(cases))

@@ -16,6 +16,7 @@ from plancc_gpu_cases import (
     Maker,
     attention_reference,
     error,
+    in_large_blocks,
     run_attention,
     run_gate_up,
     run_join,
@@ -40,8 +41,8 @@ from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.prompt_down import prompt_down
 from plancc.kernels.gpu.prompt_gate_up import prompt_gate_up
-from plancc.kernels.gpu.prompt_linear import few_rows_linear, prompt_linear
-from plancc.kernels.gpu.prompt_tilings import MANY_ROWS, PromptTiling, gate_up_tiling
+from plancc.kernels.gpu.prompt_linear import prompt_linear
+from plancc.kernels.gpu.prompt_tilings import PromptTiling, gate_up_tiling
 from plancc.kernels.gpu.tilings import tiling
 
 pytestmark = pytest.mark.gpu
@@ -145,6 +146,8 @@ def test_a_cache_of_another_format_is_near_and_its_bits_depend_on_no_company(
     assert torch.equal(alone["out"][:6], found["out"][:6])
 
 
+ROWS = (2125, 1000, 640, 300, 200, 130, 65, 40)
+"""Of prompts: each meets blocks of other sizes somewhere."""
 MLPS = {"8b": (4096, 14336, 16, 1), "7b, uneven tiles": (4096, 11008, 16, 1),
         "135m": (576, 1536, 16, 1), "uneven groups": (520, 1410, 11, 2),
         "rows of 6 bytes more": (72, 16 * 35, 16, 1), "a tile": (72, 200, 1, 1)}  # fmt: skip
@@ -154,11 +157,11 @@ MLPS = {"8b": (4096, 14336, 16, 1), "7b, uneven tiles": (4096, 11008, 16, 1),
 @pytest.mark.parametrize("name", MLPS)
 def test_down_has_the_bits_of_its_tiles_by_themselves(name: str, dtype: str) -> None:
     (n, k, tiles, group), make = MLPS[name], Maker(DTYPES[dtype], "cuda")
-    x, w, before = make.normal(1000, k), make.weights(n, k), make.normal(1000, n)
+    x, w, before = make.normal(ROWS[1], k), make.weights(n, k), make.normal(ROWS[1], n)
     bounds = tile_bounds(k, group, tiles)
     expected = (tiles_alone(x, w, bounds) + before.float()).to(make.dtype)
-    waiting = waiting_room(make, 1000, n, tiles)
-    for rows in (1000, 300, 1):
+    waiting = waiting_room(make, ROWS[1], n, tiles)
+    for rows in (*ROWS[1:], 1):
         for room in (waiting, None if waiting is None else waiting[: len(waiting) // 7]):
             out = before[:rows].clone()
             prompt_down(x[:rows], w, out, bounds=bounds, group=group, waiting=room)
@@ -166,18 +169,20 @@ def test_down_has_the_bits_of_its_tiles_by_themselves(name: str, dtype: str) -> 
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize(("n", "k"), [(6144, 4096), (4096, 4096), (1000, 704)])
-def test_many_rows_have_the_bits_of_few(n: int, k: int, dtype: str) -> None:
-    make, rows = Maker(DTYPES[dtype], "cuda"), MANY_ROWS + 77
-    x, w, before = make.normal(rows, k), make.weights(n, k), make.normal(rows, n)
+@pytest.mark.parametrize(("n", "k"), [(6144, 4096), (4096, 4096), (1000, 704), (1000, 417)])
+def test_a_plain_product_has_the_same_bits_in_the_blocks_of_any_rows(
+    n: int, k: int, dtype: str
+) -> None:
+    make, most = Maker(DTYPES[dtype], "cuda"), ROWS[0]
+    x, w, before = make.normal(most, k), make.weights(n, k), make.normal(most, n)
     for bias in (None, make.normal(n)):
         for joined in (None, before):
-            one, many = make.poisoned(rows, n), make.poisoned(rows, n)
-            few_rows_linear(x, w, bias, joined, one)
-            prompt_linear(x, w, bias, joined, many)
-            assert torch.equal(one, many)
-            prompt_linear(x[:500], w, bias, None if joined is None else joined[:500], many[:500])
-            assert torch.equal(one, many)
+            expected = make.poisoned(most, n)
+            in_large_blocks(x, w, bias, joined, expected)
+            for rows in ROWS:
+                out = make.poisoned(rows, n)
+                prompt_linear(x[:rows], w, bias, None if joined is None else joined[:rows], out)
+                assert torch.equal(out, expected[:rows])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -185,15 +190,18 @@ def test_many_rows_have_the_bits_of_few(n: int, k: int, dtype: str) -> None:
 def test_gate_and_up_have_the_same_bits_in_other_blocks(n: int, k: int, dtype: str) -> None:
     make = Maker(DTYPES[dtype], "cuda")
     x, w = make.normal(1000, k), make.weights(2 * n, k)
-    outs = [make.poisoned(1000, n) for _ in range(4)]
+    outs = [make.poisoned(1000, n) for _ in range(3)]
     narrow = PromptTiling(128, 64, 64, warps=4, stages=3, copies=False, programs=2)
     prompt_gate_up(x, w, outs[0])
-    prompt_gate_up(x, w, outs[1], tiling=replace(gate_up_tiling(2, card_at(0)), copies=False))
+    by_pointers = replace(gate_up_tiling(2, card_at(0), 1000, n), copies=False)
+    prompt_gate_up(x, w, outs[1], tiling=by_pointers)
     prompt_gate_up(x, w, outs[2], tiling=narrow)
-    prompt_gate_up(x[:130], w, outs[3][:130])
     assert torch.equal(outs[0], outs[1])
     assert torch.equal(outs[0], outs[2])
-    assert torch.equal(outs[0][:130], outs[3][:130])
+    for rows in ROWS[1:]:
+        out = make.poisoned(rows, n)
+        prompt_gate_up(x[:rows], w, out)
+        assert torch.equal(out, outs[0][:rows])
 
 
 def test_greedy_takes_the_first_of_the_largest() -> None:

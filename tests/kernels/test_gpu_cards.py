@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 from plancc_card_launches import CACHE_KERNELS, CARDS, EXTREMES
 
+from plancc.ir.waiting import PROGRAMS, waiting_bytes
 from plancc.kernels.gpu.card import HOPPER
 from plancc.kernels.gpu.prompt_tilings import (
     ALL_HELD,
     PromptTiling,
     down_tiling,
     gate_up_tiling,
-    many_tiling,
     plain_tiling,
     waiting_size,
 )
@@ -144,17 +144,30 @@ def test_on_hopper_decode_is_cut_as_it_was_measured() -> None:
 
 def test_on_hopper_prompts_are_cut_as_they_were_measured() -> None:
     exact = PromptTiling(32, 32, 32, 4, 2, held=ALL_HELD, copies=False, programs=16)
-    assert down_tiling(2, HOPPER) == PromptTiling(128, 128, 128, 8, 3, held=2)
-    assert gate_up_tiling(2, HOPPER) == PromptTiling(128, 128, 64, 8, 4)
-    assert plain_tiling(2, HOPPER, joins=False) == PromptTiling(128, 256, 64, 8, 4, copies=False)
-    assert plain_tiling(2, HOPPER, joins=True) == PromptTiling(128, 128, 64, 8, 4, copies=False)
-    assert many_tiling(2, HOPPER, 2048, joins=False) == PromptTiling(128, 256, 64, 8, 4)
-    assert many_tiling(2, HOPPER, 2048, joins=True) == PromptTiling(256, 128, 64, 8, 4)
-    assert many_tiling(2, HOPPER, 2047, joins=True) is None
-    assert many_tiling(4, HOPPER, 4096, joins=True) is None
-    for joins in (False, True):
-        assert plain_tiling(4, HOPPER, joins=joins) == exact
-    assert down_tiling(4, HOPPER) == gate_up_tiling(4, HOPPER) == exact
+    large, square = PromptTiling(128, 256, 64, 8, 4), PromptTiling(128, 128, 64, 8, 5)
+    flat, low = PromptTiling(64, 128, 64, 4, 6), PromptTiling(64, 64, 128, 4, 5)
+    fastest = {
+        plain_tiling: {  # of llama-8b: q, k, v; output
+            6144: {64: replace(low, copies=False), 128: flat, 192: square, 256: square,
+                   640: large, 768: square, 1000: square, 1536: square, 2048: large, 4096: large},
+            4096: {64: replace(low, copies=False), 128: replace(low, copies=False), 192: flat,
+                   256: flat, 384: square, 512: square, 1000: large, 4096: large},
+        },
+        down_tiling: {4096: {
+            64: replace(low, held=2), 128: replace(low, held=2), 192: replace(flat, held=2),
+            256: replace(flat, held=2), 512: PromptTiling(128, 128, 128, 8, 3, held=2),
+            640: replace(flat, held=2), 4096: PromptTiling(128, 128, 128, 8, 3, held=2),
+        }},
+        gate_up_tiling: {14336: {
+            64: replace(flat, stages=5), 128: replace(square, stages=4),
+            256: replace(square, stages=4), 4096: replace(square, stages=4),
+        }},
+    }  # fmt: skip
+    for of, by_columns in fastest.items():
+        for columns, by_rows in by_columns.items():
+            found = {rows: of(2, HOPPER, rows, columns) for rows in by_rows}
+            assert found == by_rows
+            assert of(4, HOPPER, 100, columns) == exact
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -167,6 +180,10 @@ def test_rows_change_nothing_but_stages(card: str) -> None:
 
 @pytest.mark.parametrize("card", CARDS)
 def test_no_card_wants_more_memory_for_waiting_sums_than_a_plan_counts(card: str) -> None:
-    for itemsize, tiles in product((2, 4), range(1, 65)):
-        most = waiting_size(down_tiling(itemsize, HOPPER), tiles, 1)
-        assert waiting_size(down_tiling(itemsize, CARDS[card]), tiles, 1) <= most
+    """For as many programs as have a block, or as an H200 runs."""
+    for itemsize, rows, columns in product((2, 4), (1, 65, 130, 256, 640, 4096), (576, 4096, 8192)):
+        tiling = down_tiling(itemsize, CARDS[card], rows, columns)
+        blocks = -(-rows // tiling.block_m) * -(-columns // tiling.block_n)
+        for tiles in range(1, 65):
+            counted = waiting_bytes(tiles, rows, columns, itemsize)
+            assert 4 * waiting_size(tiling, tiles, min(blocks, PROGRAMS)) <= counted

@@ -12,7 +12,7 @@ from plancc_gpu_cases import DTYPES, Maker, error, tiles_alone, tree_of
 
 from plancc.ir import waiting
 from plancc.ir.tiles import MAX_TILES, split_point, tile_bounds
-from plancc.kernels.gpu import prompt_linear, prompt_tilings, reference
+from plancc.kernels.gpu import prompt_linear, reference
 from plancc.kernels.gpu.card import HOPPER
 from plancc.kernels.gpu.launch import IS_INTERPRETED
 from plancc.kernels.gpu.prompt_down import prompt_down
@@ -63,7 +63,7 @@ def test_there_is_a_slot_for_every_sum_that_waits(held: int) -> None:
 
 def test_a_plan_counts_the_memory_that_sums_wait_in() -> None:
     for itemsize in (2, 4):
-        tiling, n = down_tiling(itemsize, HOPPER), 4096
+        tiling, n = down_tiling(itemsize, HOPPER, 4096, 4096), 4096
         for tiles in range(1, MAX_TILES + 1):
             for rows, programs in ((1, 32), (129, 64), (4096, waiting.PROGRAMS)):
                 counted = waiting.waiting_bytes(tiles, rows, n, itemsize)
@@ -137,17 +137,20 @@ def test_what_the_copy_engine_can_not_reach_is_loaded_otherwise() -> None:
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_many_rows_take_larger_blocks(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_tilings, "MANY_ROWS", 6)
-    monkeypatch.setattr(prompt_linear, "few_rows_linear", None)
+@pytest.mark.parametrize("by", ["linear_by_pointers", "prompt_tree"])
+def test_a_plain_product_is_the_same_by_pointers_and_by_the_copy_engine(
+    by: str, joins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way is not there."""
+    copies, made = by == "prompt_tree", {"linear_by_pointers", "prompt_tree"} - {by}
+    monkeypatch.setattr(prompt_linear, "plain_tiling", lambda *_: replace(SMALL, copies=copies))
+    monkeypatch.setattr(prompt_linear, made.pop(), None)
     make = Maker(torch.float16)
     x, w, bias, out = make.normal(6, 64), make.weights(40, 64), make.normal(40), make.normal(6, 40)
     ref = reference.linear(x.double(), w.double(), bias.double())
     ref += out.double() if joins else 0
     prompt_linear.prompt_linear(x, w, bias, out if joins else None, out)
     assert error(out, ref) < TOLERANCE["float16"]
-    with pytest.raises(TypeError, match="NoneType"):
-        prompt_linear.prompt_linear(x[:5], w, bias, None, out[:5])
 
 
 def test_sums_without_a_place_to_wait_are_refused() -> None:

@@ -19,7 +19,9 @@ from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.prompt_attention import prompt_attention
-from plancc.kernels.gpu.prompt_linear import few_rows_linear
+from plancc.kernels.gpu.card import card_of
+from plancc.kernels.gpu.prompt_linear import linear_by_pointers
+from plancc.kernels.gpu.prompt_tilings import plain_tiling
 from plancc.kernels.gpu.sample import PIECES, pick
 from plancc.kernels.gpu.tilings import Tiling
 
@@ -79,8 +81,17 @@ def tiles_alone(x: torch.Tensor, w: torch.Tensor, bounds: tuple[int, ...]) -> to
     shape = (len(bounds) - 1, x.shape[0], w.shape[0])
     parts = torch.full(shape, POISON, device=x.device)
     for part, (a, b) in zip(parts, pairwise(bounds), strict=True):
-        few_rows_linear(x[:, a:b].contiguous(), w[:, a:b].contiguous(), None, None, part)
+        in_large_blocks(x[:, a:b].contiguous(), w[:, a:b].contiguous(), None, None, part)
     return tree_of(parts)
+
+
+def in_large_blocks(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
+    out: torch.Tensor,
+) -> None:  # fmt: skip
+    """As prompt_linear, in the same blocks whatever the rows, loaded by pointers."""
+    tiling = plain_tiling(x.element_size(), card_of(x.device), 10**6, len(w))
+    linear_by_pointers(x, w, bias, before, out, tiling=tiling)
 
 
 def error(out: torch.Tensor, ref: torch.Tensor) -> float:
