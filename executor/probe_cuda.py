@@ -18,11 +18,9 @@ _SIZES = tuple(MIB << power >> 1 for power in range(12))  # 512 KiB .. 1 GiB
 _WIDTHS = (512, 1024, 2048, 4096, 8192)  # their kernels: 512 KiB .. 896 MiB
 _HEADS = (2048, 4096)  # of 512 MiB and 1 GiB
 _QUICK_WIDTHS, _QUICK_HEADS = (1024, 4096), (4096,)
-_LAYER_SHARE = 5  # a layer is 4 to 5 times its square matrix
 _ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
-_MATRIX = 128 * MIB  # a prompt's launches hide behind it
 _LEAST_ROWS = 64
-_ATTENTION_WIDTH, _ATTENTION_ROWS, _ATTENTION_CHUNKS = 4096, 1024, 8
+_PROMPT_WIDTH, _ATTENTION_ROWS, _ATTENTION_CHUNKS = 4096, 1024, 8
 _WIRE_BYTES = 768 * MIB  # of NCCL, which took 690 and 712 MiB of two H200s on 2026-11-30
 
 
@@ -61,16 +59,13 @@ class CudaProbe:
                  if model_bytes(_model(width, has_head=True)) <= room]  # fmt: skip
         largest = max(size for width in widths for size in _kernels(width, width in heads))
         rows = [_LEAST_ROWS << power for power in range(7)]  # .. 4096
-        matrix = max(MIB, min(_MATRIX, room // _LAYER_SHARE))
         return Scale(
             read_sizes=tuple(size for size in _SIZES if size <= largest),
             widths=tuple(widths),
             heads=tuple(heads),
             rotated_bytes=min(_ROTATED, room),
+            prompt_width=min(_PROMPT_WIDTH, widths[-1]),
             matmul_rows=tuple(rows[:: 3 if is_quick else 1]),
-            matmul_bytes=matrix,
-            matmul_total=min(2 * _LAYER_SHARE * matrix, room),
-            attention_width=min(_ATTENTION_WIDTH, widths[-1]),
             attention_rows=_ATTENTION_ROWS,
             attention_chunks=_ATTENTION_CHUNKS,
             tiny_total=4 * MIB,  # 100 layers: a step takes longer than its replay

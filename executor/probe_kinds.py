@@ -34,9 +34,9 @@ class Scale:
     head; a decode step walks over rotated_bytes of them, several times the largest cache. widths:
     hidden sizes of usual models whose steps a curve with knots at read_sizes is fitted to; without
     any, every read size has square matrices of its own. heads: which of them have a head too.
-    matmul_rows: multiples of the prompt block, over matrices of matmul_bytes, matmul_total of them.
-    attention_width: hidden size of a usual model whose prompt, attention_chunks chunks of
-    attention_rows rows, tells what attention takes.
+    prompt_width: hidden size of a usual model whose prompts are measured: of matmul_rows, multiples
+    of the prompt block; and attention_chunks chunks of attention_rows, which tell what attention
+    takes.
     tiny_total: weights of the layers that launches are timed with. seconds: of stepping for one
     number. batch_s: how long the device is given steps before the host waits for them, so that the
     host's own time is hidden; 0 where the host computes itself.
@@ -44,10 +44,8 @@ class Scale:
 
     read_sizes: tuple[int, ...]
     rotated_bytes: int
+    prompt_width: int
     matmul_rows: tuple[int, ...]
-    matmul_bytes: int
-    matmul_total: int
-    attention_width: int
     attention_rows: int
     attention_chunks: int
     tiny_total: int

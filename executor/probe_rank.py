@@ -99,7 +99,7 @@ class RankProbe:
     def attention_tflops(self) -> float:
         """TFLOP/s of a prompt's attention: of what its last chunk takes longer than its first."""
         scale = self._scale
-        rows, model = scale.attention_rows, usual_model(scale.attention_width, self._dtype, 0)
+        rows, model = scale.attention_rows, usual_model(scale.prompt_width, self._dtype, 0)
         stepper = self._opened(model, rows, scale.attention_chunks)
         first_us = self._median_us(stepper)
         for chunk in range(1, scale.attention_chunks):
@@ -111,7 +111,7 @@ class RankProbe:
     def matmul_points(self, launch_us: float, attention_tflops: float) -> Points:
         """(rows, TFLOP/s) of a prompt step's matrix products, launches and attention taken off."""
         scale = self._scale
-        model = square_model(scale.matmul_bytes, self._dtype, scale.matmul_total)
+        model = usual_model(scale.prompt_width, self._dtype, 0)
         return [(rows, self._tflops(model, rows, launch_us, attention_tflops))
                 for rows in scale.matmul_rows]  # fmt: skip
 

@@ -9,9 +9,8 @@ import pytest
 from plancc.executor.probe_kinds import MIB, DeclaredDevice, Scale, WorkerDevices, start_request
 from plancc.executor.probe_worker import ProbeWorker
 
-SCALE = Scale(read_sizes=(64 * 1024,), rotated_bytes=MIB, matmul_rows=(64,),
-              matmul_bytes=64 * 1024, matmul_total=MIB // 4, attention_width=512,
-              attention_rows=64, attention_chunks=8, tiny_total=MIB // 8, seconds=0.0,
+SCALE = Scale(read_sizes=(64 * 1024,), rotated_bytes=MIB, prompt_width=512, matmul_rows=(64,),
+              attention_rows=64, attention_chunks=4, tiny_total=MIB // 8, seconds=0.0,
               batch_s=0.001)  # fmt: skip
 NAMES = ("a", "b", "c")
 
