@@ -22,10 +22,28 @@ def by_search(problem: Problem) -> bool:
 
 
 def feasible(problem: Problem) -> bool:
+    """Whether a shape of those that `place` searches leaves every device within its budget."""
+    if kept_bytes(problem) > room_bytes(problem):
+        return False
     if not problem.shares_devices and not needs_search(problem, MOST_REACH_SEATS):
-        return _pipelines_fit(problem) or _groups_fit(problem)
+        return _pipelines_fit(problem) or (not by_search(problem) and _groups_fit(problem))
     goal = Goal(1, 0, most_stages=problem.ask.max_devices)
     return least_value(column_set(problem, no_times(problem)), goal) is not None
+
+
+def kept_bytes(problem: Problem) -> int:
+    """Layers and blocks once: no shape has less, whatever its buffers and copies."""
+    blocks = problem.end_bytes("first") + problem.end_bytes("last")
+    blocks += problem.block_bytes("head", beside_embed=problem.model.has_tied_head)
+    blocks += sum(block.size_bytes for block in problem.free_blocks)
+    return int(problem.layer_bytes[-1]) + blocks
+
+
+def room_bytes(problem: Problem) -> int:
+    """Of all devices beside their overhead, or of the roomiest that --max-devices allows."""
+    budgets = {name: int(problem.budgets[i]) for i, name in enumerate(problem.seats)}
+    rooms = sorted((max(0, size) for size in budgets.values()), reverse=True)
+    return sum(rooms[: problem.ask.max_devices])
 
 
 def _pipelines_fit(problem: Problem) -> bool:

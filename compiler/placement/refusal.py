@@ -10,7 +10,14 @@ from plancc.compiler.cost.memory import ledgers
 from plancc.compiler.pins import UNPINNED, pins_said
 from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_total
 from plancc.compiler.placement.columns import Columns, column_set
-from plancc.compiler.placement.decide import by_search, feasible, unproven
+from plancc.compiler.placement.decide import (
+    MOST_DP_SEATS,
+    by_search,
+    feasible,
+    kept_bytes,
+    room_bytes,
+    unproven,
+)
 from plancc.compiler.placement.group_options import searches_groups
 from plancc.compiler.placement.objectives import allowed_counts
 from plancc.compiler.placement.paths import Chains, Limits, best_values
@@ -27,15 +34,15 @@ from plancc.ir.plan import Ledger
 from plancc.ir.topology import Topology
 from plancc.ir.units import format_bytes
 
-Trial = tuple[str, dict[str, Any]]
-"""A flag as it was typed, and the ask's fields without it."""
-LEAST_CHUNK = 64
-"""Rows; with smaller chunks prompts take so long that none is offered."""
+Trial = tuple[str, dict[str, Any]]  # a flag as it was typed, and the ask's fields without it
+LEAST_CHUNK = 64  # rows; with smaller chunks prompts take so long that none is offered
 GROUP_WORDS = {
-    "tried": "TP groups, which share a layer with its MLP cut in tiles, do not help either",
-    "off": "TP groups, which share a layer with its MLP cut in tiles, were not tried: --tp off",
-    "none": "TP groups, which share a layer with its MLP cut in tiles, are no way out: no MLP of "
-    "this model can be cut, no two devices may share one, or the objective places pipelines only",
+    "tried": "do not help either",
+    "off": "were not tried: --tp off",
+    "many": "are not searched over so many unlike devices: name up to "
+    f"{MOST_DP_SEATS} with --devices",
+    "none": "are no way out: no MLP of this model can be cut, no two devices may share one, or "
+    "the objective places pipelines only",
 }
 
 
@@ -102,7 +109,9 @@ def _groups(problem: Problem) -> str:
         return "off"
     mlps = [layer.mlp for layer in problem.model.layers]
     can_cut = any(isinstance(mlp, DenseMlp) and mlp.num_tiles > 1 for mlp in mlps)
-    return "tried" if can_cut and searches_groups(problem) else "none"
+    if not (can_cut and searches_groups(problem)):
+        return "none"
+    return "many" if by_search(problem) else "tried"
 
 
 def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
@@ -118,19 +127,12 @@ def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
 
 
 def _sum_or_packing(problem: Problem) -> dict[str, Any]:
-    """Does even the sum of all devices, or of the roomiest that --max-devices allows, lack room,
-    without any hop buffer or second copy?"""
+    """Does even the sum of the devices lack room, without any hop buffer or second copy?"""
     scratch = min(int(problem.workspace[layout, True][0, problem.num_layers])
                   for layout in problem.layouts)  # fmt: skip
-    blocks = problem.end_bytes("first") + problem.end_bytes("last")
-    blocks += problem.block_bytes("head", beside_embed=problem.model.has_tied_head)
-    blocks += sum(block.size_bytes for block in problem.free_blocks)
-    need = int(problem.layer_bytes[-1]) + blocks + scratch
-    budgets = {name: int(problem.budgets[i]) for i, name in enumerate(problem.seats)}
-    rooms = sorted((max(0, size) for size in budgets.values()), reverse=True)
-    have = sum(rooms[: problem.ask.max_devices])
+    need, have = kept_bytes(problem) + scratch, room_bytes(problem)
     kind = "sum" if need > have else "packing"
-    short = max(0, need - have)
+    short = max(0, need - have)  # 0 where the packing fails
     return {"kind": kind, "need_bytes": need, "have_bytes": have, "short_bytes": short}
 
 
@@ -231,7 +233,8 @@ def _fails_line(report: dict[str, Any]) -> str:
 def _tp_lines(report: dict[str, Any]) -> Iterator[str]:
     """TP groups pack what pipelines cannot: parts of an MLP go where no whole layer does."""
     if report["fails"]["kind"] == "packing":
-        yield f"  {GROUP_WORDS[report['groups']]}"
+        words = GROUP_WORDS[report["groups"]]
+        yield f"  TP groups, which share a layer with its MLP cut in tiles, {words}"
 
 
 def _help_line(found: dict[str, int | None]) -> str:

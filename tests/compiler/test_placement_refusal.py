@@ -1,5 +1,7 @@
 """What a refusal says: needs by part, what binds, what would fit."""
 
+import time
+
 import pytest
 from plancc_builders import GIB, MIB, build_device, build_layer, build_model, build_topology, gib
 from plancc_cuts import has_room, ledgers_of, placed, refused
@@ -128,6 +130,28 @@ def test_where_groups_do_not_help_either_the_refusal_says_so() -> None:
     error = refused(cuttable(0.1), machine(6.0, 6.0, 4.5 - 1.8))
     assert error.report["groups"] == "tried"
     assert "TP groups, which share a layer with its MLP cut in tiles, do not help" in str(error)
+
+
+def test_over_many_unlike_devices_a_refusal_says_that_groups_were_not_searched() -> None:
+    """Eleven unlike devices: two with room for a layer, nine with room for a half."""
+    rooms = [3.7 + 0.01 * i for i in range(2)] + [2.0 + 0.01 * i for i in range(9)]
+    started = time.process_time()
+    error = refused(cuttable(2.9), machine(*rooms))
+    assert error.report["fails"]["kind"] == "packing"
+    assert error.report["groups"] == "many"
+    assert "name up to 10 with --devices" in str(error)
+    assert has_room(cuttable(2.9), machine(*rooms[:10]))
+    assert time.process_time() - started < 10
+
+
+def test_what_the_sum_refuses_is_refused_at_once_over_sixteen_unlike_devices() -> None:
+    """Listing the groups of sixteen devices takes minutes: here no set of them would do."""
+    started = time.process_time()
+    rooms = [3.0 + 0.01 * i for i in range(16)]
+    error = refused(cuttable(2.9).model_copy(update={"layers": cuttable(2.9).layers * 4}),
+                    machine(*rooms))  # fmt: skip
+    assert error.report["fails"]["kind"] == "sum"
+    assert time.process_time() - started < 5
 
 
 def test_the_report_begins_with_what_the_worst_device_lacks() -> None:
