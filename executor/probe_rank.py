@@ -23,7 +23,7 @@ from plancc.executor.probe_model import (
     usual_model,
     with_head,
 )
-from plancc.executor.probe_stepper import Stepper, begun, first_step, prompt_step
+from plancc.executor.probe_stepper import Stepper, begun, fill, first_step, prompt_step
 from plancc.ir.buffers import PROMPT_BLOCK_ROWS
 from plancc.ir.dtype import ITEMSIZE, DType
 from plancc.ir.instruction import Run
@@ -37,7 +37,6 @@ from plancc.ir.manifest import ModelShape
 
 _TINY_BYTES = 8 * 2**10
 _TINY_POINT = (_TINY_BYTES, 0.01)  # us: of so few bytes nothing is left beside the launch
-_WEIGHT = 0.01
 _LEAST_TIMES = 3
 _LEAST_US = 0.1
 _ENTER_LAUNCHES = 2
@@ -183,11 +182,11 @@ class RankProbe:
             uuid=self._uuid,
         )
         for piece in rank.pieces():
-            rank.parameter(piece).fill_(_WEIGHT)  # pages never written would all be one page
+            fill(rank.parameter(piece))
         rank.admit(0)
         where = rank.parameter(rank.pieces()[0]).device
         dtype = getattr(torch, model.dtype)
-        hidden = torch.full((rows, model.hidden_size), _WEIGHT, dtype=dtype, device=where)
+        hidden = torch.randn(rows, model.hidden_size, device=where).to(dtype)
         hidden[0, 0].item()  # waits for all that was filled: ranks work apart from who fills them
         has_head = model.block("head") is not None
         run = Run(segment=0, layers=(0, len(model.layers)), head=has_head)
