@@ -1,18 +1,22 @@
 """The clock of `plancc check`: times of a plan's stages, from layers, curves, links and exchanges.
 
 compute   layers, and the embedding and head on the stage's first rank. In a replicated group a
-          layer takes its slowest rank; in an owned one the owner's mixer, then the slowest MLP
-exchange  partial rows after each cut MLP (as measured, or by the links), an owner's rows before
-          it, and the embedded rows that the first rank of a replicated first stage spreads
+          layer takes its slowest rank; in an owned one the owner's mixer, then the slowest MLP.
+          What all ranks compute at once in a decode step is slowed as their exchange's row says
+exchange  partial rows after each cut MLP and an owner's rows before it (as measured, or by the
+          links), and the embedded rows that the first rank of a replicated first stage spreads
 hop       to every rank of the next stage that holds rows; from the last stage the row or only
           its token goes back, first rank to first rank
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 from plancc.compiler.check_rank_clock import RankClock
 from plancc.compiler.check_transfers import link_ns, together_ns
+from plancc.ir.curve import Curve
 from plancc.ir.groups import (
     Pair,
     exchange_pairs,
@@ -64,7 +68,9 @@ class Clock:
     def _compute_ns(self, stage: Stage, rows: int, is_prompt: bool) -> int:
         clocks = [RankClock(self.plan, device, rows, is_prompt) for device in self._devices(stage)]
         layers = self.plan.model.layers[slice(*stage.layers)]
-        spent = sum(_layer_ns(stage, clocks, layer) for layer in layers)
+        row = self.topology.exchange([rank.device for rank in stage.ranks])
+        slow_milli = 1000 if row is None or is_prompt else round(row.slowdown * 1000)
+        spent = sum(_layer_ns(stage, clocks, layer, slow_milli) for layer in layers)
         return spent + clocks[0].ends_ns(stage.blocks)
 
     def _exchange_ns(self, index: int, rows: int) -> int:
@@ -85,6 +91,9 @@ class Clock:
         measured = self.topology.exchange(names)
         if stage.mixer == "replicated" and measured is not None:
             return measured.curve().ns(max(parts))
+        if stage.mixer == "owned" and measured is not None and measured.owned_points is not None:
+            curve = Curve(measured.owned_points)
+            return ceil(Fraction(curve.ns(row_bytes) + curve.ns(max(parts[1:])), 2))
         pairs = exchange_pairs(stage.mixer, len(names))
         spent = together_ns(self.topology, [(names[a], names[b], parts[a]) for a, b in pairs])
         if stage.mixer == "owned":
@@ -109,13 +118,18 @@ class Clock:
         return together_ns(self.topology, rows)
 
 
-def _layer_ns(stage: Stage, clocks: list[RankClock], layer: Layer) -> int:
+def _layer_ns(stage: Stage, clocks: list[RankClock], layer: Layer, slow_milli: int) -> int:
     if stage.mixer == "single":
         return clocks[0].mixer_ns(layer) + clocks[0].mlp_ns(layer, None)
     shares = [
         clock.mlp_ns(layer, rank.mlp_tiles) for clock, rank in zip(clocks, stage.ranks, strict=True)
     ]
     if stage.mixer == "owned":
-        return clocks[0].mixer_ns(layer) + max(shares)
+        return clocks[0].mixer_ns(layer) + _slowed_ns(max(shares), slow_milli)
     mixers = [clock.mixer_ns(layer) for clock in clocks]
-    return max(mixer + share for mixer, share in zip(mixers, shares, strict=True))
+    slowest = max(mixer + share for mixer, share in zip(mixers, shares, strict=True))
+    return _slowed_ns(slowest, slow_milli)
+
+
+def _slowed_ns(alone_ns: int, slow_milli: int) -> int:
+    return ceil(Fraction(alone_ns * slow_milli, 1000))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from plancc.compiler.placement.question import build_problem
 from plancc.ir.ask import Ask
+from plancc.ir.exchange import Exchange
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Plan
 from plancc.ir.topology import Device, Link, Topology
@@ -168,8 +169,7 @@ def changed(topology: Topology, ask: Ask, model: ModelShape, variant: Variant
             return topology.model_copy(update={"links": links}), ask
         case "exchange":
             exchanges = tuple(
-                row.model_copy(update={"points": _scaled(row.points, factor)})
-                if sorted(row.group) == sorted(part.names) else row
+                _faster_exchange(row, factor) if sorted(row.group) == sorted(part.names) else row
                 for row in topology.exchanges)  # fmt: skip
             return topology.model_copy(update={"exchanges": exchanges}), ask
         case "context":
@@ -199,6 +199,11 @@ def _faster_link(link: Link, factor: float) -> Link:
     latency, rate = link.latency_us or 0, link.bandwidth_gb_s or 0
     numbers = {"latency_us": latency / factor, "bandwidth_gb_s": rate * factor}
     return link.model_copy(update=numbers)
+
+
+def _faster_exchange(row: Exchange, factor: float) -> Exchange:
+    owned = row.owned_points and _scaled(row.owned_points, factor)
+    return row.model_copy(update={"points": _scaled(row.points, factor), "owned_points": owned})
 
 
 def _scaled(

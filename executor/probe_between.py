@@ -1,23 +1,23 @@
 """Links and exchanges between the devices of a host: inside a process and between processes."""
 
-import statistics
 from collections.abc import Callable, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
 from plancc.executor.probe_kinds import MIB, WorkerDevices
+from plancc.executor.probe_losses import Rounds, exchange_of
 from plancc.executor.probe_numbers import median_us, rising, rounded_points
 from plancc.executor.probe_pool import WorkerPool
 from plancc.executor.probe_trunks import Pair, Sharing, find_trunks
 from plancc.ir.errors import RunFailed
-from plancc.ir.topology import Exchange, Link
+from plancc.ir.exchange import Exchange
+from plancc.ir.topology import Link
 
 HOP_SIZES = (64, 1024, 8 * 1024, 64 * 1024, 512 * 1024, 4 * MIB)  # decode rows to prompt chunks
 INSIDE_SIZES = (*HOP_SIZES, 64 * MIB)
 _AT_ONCE_SIZE = 8 * MIB
 _LIMIT_S = 60.0
 _ROUNDS = 4  # of an exchange for each hop: few of them are very late, and count
-_LEAST_US = 1.0
 STAGED_NOTE = "staged as asked, p2p was not tried"
 """Of links that were measured as if cards could not reach each other; a refresh goes by it."""
 
@@ -163,17 +163,14 @@ class Between:
         return Exchange(group=group, points=rounded_points(rising(points)))
 
     def _exchange(self, workers: Sequence[WorkerDevices]) -> Exchange:
-        """By size, the slowest rank's mean, as a step adds them up, the late ones among them."""
+        """Of ranks that compute as in a run, the first of them in turn as an owner."""
         peers = [self._workers.index(worker) for worker in workers]
         request = {"do": "exchange", "sizes": HOP_SIZES, "peers": peers,
                    "times": _ROUNDS * self._times}  # fmt: skip
         answers = self._pool.ask_all({worker.name: request for worker in workers}, limit_s=_LIMIT_S)
-        points = [
-            (size, max(_LEAST_US, *(statistics.mean(rows[index]) for rows in answers.values())))
-            for index, size in enumerate(HOP_SIZES)
-        ]
-        group = tuple(name for worker in workers for name in worker.names())
-        return Exchange(group=group, points=rounded_points(rising(points)))
+        names = [name for worker in workers for name in worker.names()]
+        ranks = [Rounds.of(answers[worker.name]) for worker in workers]
+        return exchange_of(names, HOP_SIZES, ranks)
 
     def _ask(self, device: str, what: str, **fields: Any) -> Any:
         home = self._home[device].name

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from plancc.ir.curve import Points
-from plancc.ir.topology import Device, Exchange, Topology
+from plancc.ir.exchange import Exchange
+from plancc.ir.topology import Device, Topology
 from plancc.ir.units import format_bytes
 
 MIB, GIB = 2**20, 2**30

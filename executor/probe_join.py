@@ -5,7 +5,7 @@ from itertools import product
 from math import isfinite
 
 from plancc.ir.errors import BadInput
-from plancc.ir.topology import Device, Exchange, Link, Topology
+from plancc.ir.topology import Device, Link, Topology
 
 _FIELDS = ("gb_s", "latency_us")
 _NOTE = "given by hand, not measured"
@@ -88,7 +88,7 @@ def _renamed(part: Topology, twice: set[str]) -> Topology:
                 for link in part.links
             ),
             "exchanges": tuple(
-                Exchange(group=tuple(names[name] for name in one.group), points=one.points)
+                one.model_copy(update={"group": tuple(names[name] for name in one.group)})
                 for one in part.exchanges
             ),
         }

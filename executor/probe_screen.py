@@ -10,7 +10,8 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Table
 
-from plancc.ir.topology import Device, Exchange, Link, Topology
+from plancc.ir.exchange import Exchange
+from plancc.ir.topology import Device, Link, Topology
 from plancc.ir.units import format_bytes
 
 _MANY_LINKS, _MOST_EXCHANGES = 12, 4

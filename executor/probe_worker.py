@@ -48,8 +48,8 @@ class ProbeWorker:
                 return self._devices[name].matmul_points(**fields)
             case {"do": "hop", "device": name, **fields}:
                 return self._joined().hop_clocks(where=self._devices[name].device, **fields)
-            case {"do": "exchange", "sizes": sizes, "times": times, "peers": peers}:
-                return [self._joined().exchange_us(size, times, peers) for size in sizes]
+            case {"do": "exchange", "peers": peers, **fields}:
+                return self._joined().exchange(peers).rounds(**fields).data()
             case {"do": "mode" | "staged" | "hop inside" | "at once" | "exchange inside" as what,
                   **fields}:  # fmt: skip
                 return self._inside().answer(what, **fields)

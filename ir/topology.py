@@ -12,6 +12,7 @@ from plancc.ir.canonical import sha256_of
 from plancc.ir.curve import Curve, Number, Points
 from plancc.ir.document import Frozen, parse_document, read_yaml
 from plancc.ir.dtype import DType
+from plancc.ir.exchange import Exchange
 from plancc.ir.units import Bytes, PositiveBytes
 
 TOPOLOGY_FORMAT = "plancc.topology/1"
@@ -140,16 +141,6 @@ class Link(Frozen):
         assert self.bandwidth_gb_s is not None
         assert self.latency_us is not None
         return Curve.from_rate(self.bandwidth_gb_s, self.latency_us)
-
-
-class Exchange(Frozen):
-    """Everyone in the group ends with everyone's rows; bytes are what one rank sends."""
-
-    group: Annotated[tuple[str, ...], Field(min_length=2)]
-    points: Points
-
-    def curve(self) -> Curve:
-        return Curve(self.points)
 
 
 class Topology(Frozen):

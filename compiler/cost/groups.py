@@ -3,7 +3,10 @@
 replicated   compute  the slowest rank's mixer + its share of the MLP
              exchange everyone's partial rows to everyone: the measured curve, else the links
 owned        compute  the owner's mixer, then the slowest share of the MLP
-             exchange normed rows from the owner, partial rows back: two latencies
+             exchange normed rows from the owner, partial rows back: as measured, else two latencies
+             of the links
+
+What all compute at once in a decode step takes as many times as long as the group's row says.
 """
 
 from collections.abc import Sequence
@@ -37,7 +40,12 @@ class Group:
 
 
 def group_layer_ns(
-    model: ModelShape, group: Group, shares: Sequence[Span], index: int, work: Work
+    model: ModelShape,
+    topology: Topology,
+    group: Group,
+    shares: Sequence[Span],
+    index: int,
+    work: Work,
 ) -> int:
     """Compute of one layer; the whole layer on a group of one."""
     if group.mixer == "single":
@@ -45,8 +53,15 @@ def group_layer_ns(
     parts = [layer_parts_ns(model, device, index, work, share)
              for device, share in zip(group.devices, shares, strict=True)]  # fmt: skip
     if group.mixer == "replicated":
-        return max(mixer + mlp for mixer, mlp in parts)
-    return parts[0][0] + max(mlp for _, mlp in parts)
+        return _at_once_ns(topology, group, work, max(mixer + mlp for mixer, mlp in parts))
+    return parts[0][0] + _at_once_ns(topology, group, work, max(mlp for _, mlp in parts))
+
+
+def _at_once_ns(topology: Topology, group: Group, work: Work, alone_ns: int) -> int:
+    measured = topology.exchange(group.names)
+    if measured is None or work.prompt is not None:
+        return alone_ns
+    return measured.at_once_ns(alone_ns)
 
 
 def exchange_ns(
@@ -57,14 +72,16 @@ def exchange_ns(
         return 0
     names, roots = group.names, share_roots(shares)
     sizes = [rows * partial_row_bytes(model, count) for count in roots]
-    measured = topology.exchange(names) if group.mixer == "replicated" else None
-    if measured is not None:
+    normed_bytes, measured = rows * hidden_row_bytes(model), topology.exchange(names)
+    if measured is not None and group.mixer == "replicated":
         return measured.curve().ns(max(sizes))
+    if measured is not None and measured.owned_points:
+        return measured.owned_ns(normed_bytes, max(sizes[1:]))
     pairs = exchange_pairs(group.mixer, len(names))
     partial = transfers_ns(topology, [(names[a], names[b], sizes[a]) for a, b in pairs])
     if group.mixer == "replicated":
         return partial
-    normed = [(names[0], name, rows * hidden_row_bytes(model)) for name in names[1:]]
+    normed = [(names[0], name, normed_bytes) for name in names[1:]]
     return transfers_ns(topology, normed) + partial
 
 

@@ -43,7 +43,9 @@ def _stage_time(
     stage = placement.stages[number]
     group, layers = _group(topology, stage), range(*stage.layers)
     lead = group.devices[0]
-    compute = sum(group_layer_ns(model, group, stage.tiles, index, work) for index in layers)
+    compute = sum(
+        group_layer_ns(model, topology, group, stage.tiles, index, work) for index in layers
+    )
     compute += embed_ns(model, lead) if number == 0 else 0
     if number == placement.head_stage and work.prompt is None:
         compute += head_ns(model, lead, work)

@@ -233,7 +233,7 @@ class Problem:
         names = {self.seats[one]: self.seats[two], self.seats[two]: self.seats[one]}
         for row in self.topology.exchanges:
             twin = self.topology.exchange([names.get(name, name) for name in row.group])
-            if twin is None or twin.points != row.points:
+            if twin is None or twin.model_copy(update={"group": row.group}) != row:
                 return False
         return True
 

@@ -14,6 +14,7 @@ from plancc.compiler.cost.comm import hop_ns
 from plancc.compiler.cost.compute import Work, layer_parts_ns, mlp_ns
 from plancc.compiler.placement.problem import Problem, Table, prefix_sums
 from plancc.compiler.placement.units import Unit
+from plancc.ir.exchange import Exchange
 from plancc.ir.groups import exchange_pairs, partial_buffer_bytes, partial_row_bytes
 from plancc.ir.layers import DenseMlp, Layer, num_tiles
 from plancc.ir.sizes import hidden_row_bytes, step_rows
@@ -184,32 +185,39 @@ class ShareTimes:
         if unit.mixer == "replicated":
             ranks = [share + self.mixer[seat] for share, seat in
                      zip(shares, unit.seats, strict=True)]  # fmt: skip
-            compute: Table = np.maximum.reduce(ranks)
+            compute = self._at_once(unit, np.maximum.reduce(ranks))
         else:
-            compute = np.maximum.reduce(shares) + self.mixer[unit.lead]
+            compute = self._at_once(unit, np.maximum.reduce(shares)) + self.mixer[unit.lead]
         return compute + self.exchange(unit, tiles)[:, None]
+
+    def _at_once(self, unit: Unit, alone: Table) -> Table:
+        """ns of what all of the unit compute at once, from what it takes alone."""
+        row = self._row(unit) if self.work.prompt is None else None
+        return alone if row is None else -(-alone * row.slowdown_milli // 1000)
 
     def exchange(self, unit: Unit, tiles: int) -> Table:
         """[deals] ns of one exchange (cost/groups.py says of what)."""
         roots = root_counts(unit.size, tiles)
-        if unit.mixer == "replicated":
-            measured = self._measured(unit, int(roots.max()))
-            if measured is not None:
-                return np.asarray(measured[roots.max(axis=1)])
+        measured, senders = self._measured(unit), roots[:, int(unit.mixer == "owned") :]
+        if measured is not None:
+            return np.asarray(measured[senders.max(axis=1)])
         partial = self._together(unit, exchange_pairs(unit.mixer, unit.size), roots)
         if unit.mixer == "replicated":
             return partial
         away = tuple((0, rank) for rank in range(1, unit.size))
         return partial + self._together(unit, away, np.zeros((1, unit.size), np.int64))
 
-    def _measured(self, unit: Unit, most_roots: int) -> Table | None:
+    def _measured(self, unit: Unit) -> Table | None:
         """[roots] ns by the topology's own curve, if it has one."""
-        row = self.problem.topology.exchange(tuple(self.problem.seats[s] for s in unit.seats))
-        if row is None:
-            return None
-        curve = row.curve()
-        times = [curve.ns(self._size(count)) for count in range(1, most_roots + 1)]
-        return np.array([0, *times], np.int64)
+        row, sizes = self._row(unit), [self._size(count) for count in range(MOST_ROOTS + 1)]
+        if row is not None and unit.mixer == "replicated":
+            return np.array([row.curve().ns(size) for size in sizes], np.int64)
+        if row is not None and row.owned_points:
+            return np.array([row.owned_ns(sizes[0], size) for size in sizes], np.int64)
+        return None
+
+    def _row(self, unit: Unit) -> Exchange | None:
+        return self.problem.topology.exchange([self.problem.seats[s] for s in unit.seats])
 
     def _size(self, roots: int) -> int:
         """Bytes of so many partial rows; of normed rows where 0."""

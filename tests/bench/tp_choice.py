@@ -76,7 +76,10 @@ def slowed(topology: Path, rate: int) -> Path:
     for row in data["links"]:
         row |= {"points": _later(row["points"], 8 / rate), "trunk": "loopback"}
     for row in data["exchanges"]:
-        row["points"] = _later(row["points"], len(row["group"]) * 8 / rate)
+        count = len(row["group"])
+        row["points"] = _later(row["points"], count * 8 / rate)
+        if "owned_points" in row:
+            row["owned_points"] = _later(row["owned_points"], 2 * (count - 1) * 8 / rate)
     path = topology.with_name(f"topo-{rate}.yaml")
     path.write_text(yaml.safe_dump(data))
     return path

@@ -11,8 +11,9 @@ from plancc.compiler.cost.full_tp import (
 )
 from plancc.compiler.cost.full_tp_row import full_tp_row
 from plancc.ir.ask import Ask
+from plancc.ir.exchange import Exchange
 from plancc.ir.manifest import ModelShape
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 LAYERS = 4
 HIDDEN = 1000  # a partial row of 4,000 bytes

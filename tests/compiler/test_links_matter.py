@@ -7,7 +7,8 @@ from plancc_one_number import both, with_exchange, with_link
 from plancc_tp_cases import counts_of, cut_bytes, cut_model, forms_of
 
 from plancc.compiler.placement.placement import Placement
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.exchange import Exchange
+from plancc.ir.topology import Topology
 
 SHORT = {"context": 16}
 

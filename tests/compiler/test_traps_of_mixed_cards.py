@@ -9,8 +9,9 @@ from plancc_cuts import ledgers_of, placed
 from plancc_tp_cases import counts_of, cut_model, forms_of, sound_plan
 
 from plancc.ir.errors import BadInput
+from plancc.ir.exchange import Exchange
 from plancc.ir.manifest import ModelShape
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 SHORT = {"context": 16}
 

@@ -45,7 +45,14 @@ class FakePool:
             case "hop":
                 return [[1000 + 50_000 * at]] * len(request["sizes"])
             case "exchange":
-                return [[300.0, 310.0, 290.0]] * len(request["sizes"])
+                count = len(request["sizes"])
+                return {
+                    "alone_us": 1000.0,
+                    "long_alone_us": 9000.0,
+                    "long_us": 12000.0,
+                    "together_us": [2000.0] * count,
+                    "owned_us": [1500.0] * count,
+                }
         return 1
 
 
@@ -123,6 +130,14 @@ def test_cards_exchange_in_pairs_and_all_together() -> None:
                       ("gpu0", "gpu1", "gpu2")]  # fmt: skip
     request = pool.asked[-1]
     assert (request["staged"], request["sizes"]) == ([("gpu1", "gpu0")], HOP_SIZES)
+
+
+def test_cpu_devices_tell_each_other_what_they_lose_together() -> None:
+    pool = FakePool()
+    (row,) = between(pool, ("cpu0",), ("cpu1",)).exchanges((), silent)
+    assert (row.group, row.slowdown) == (("cpu0", "cpu1"), pytest.approx(1.25))
+    assert row.points == tuple((size, 750) for size in HOP_SIZES)
+    assert pool.asked[-1]["peers"] == [0, 1]
 
 
 def test_a_card_and_a_cpu_device_are_joined_by_a_network_link() -> None:

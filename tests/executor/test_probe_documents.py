@@ -10,7 +10,8 @@ from plancc.executor.probe_compare import changes, describe_changes
 from plancc.executor.probe_numbers import median_us, rising, rounded
 from plancc.executor.probe_yaml import to_yaml, write_topology
 from plancc.ir.errors import BadInput
-from plancc.ir.topology import Device, Exchange, Host, Link, Topology, read_topology
+from plancc.ir.exchange import Exchange
+from plancc.ir.topology import Device, Host, Link, Topology, read_topology
 
 MIB = 2**20
 NUMBER = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)

@@ -14,9 +14,10 @@ from plancc_builders import build_ask, build_device, build_model, build_topology
 from plancc_equal_devices import EqualDevices, random_equal_question
 from plancc_random_groups import random_group_question
 
+from plancc.ir.exchange import Exchange
 from plancc.ir.layers import Layer
 from plancc.ir.manifest import ModelShape
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 ROW, PART = 128, 256  # bytes of a hidden row (bfloat16) and of a partial row (float32), 64 wide
 REPLICATED = Group(("a", "b"), "replicated")
@@ -87,6 +88,20 @@ def test_a_measured_exchange_wins_in_a_replicated_group_only() -> None:
     sums = sums_of(toy_model(), toy_machine(exchanges=measured))
     assert sums.exchange(REPLICATED, HALVES) == 50 + (PART - 1)
     assert sums.exchange(OWNED, HALVES) == 200 + ROW + PART
+
+
+def test_an_owned_group_goes_by_its_own_points_where_there_are_some() -> None:
+    measured = Exchange(group=("b", "a"), points=((1.0, 9.0), (512.0, 9.511)),
+                        owned_points=((1.0, 0.05), (512.0, 0.561)))  # fmt: skip
+    sums = sums_of(toy_model(), toy_machine(exchanges=(measured,)))
+    assert sums.exchange(OWNED, HALVES) == -(-(50 + ROW - 1 + 50 + PART - 1) // 2)
+
+
+def test_what_all_compute_at_once_is_slowed_and_an_owners_mixer_is_not() -> None:
+    measured = Exchange(group=("a", "b"), points=((1.0, 1.0),), slowdown=1.2504)
+    sums = sums_of(toy_model(), toy_machine(exchanges=(measured,)))
+    assert sums.compute(REPLICATED, HALVES, (0, 1), ONLY) == 3125  # of 1,000 + 1,500
+    assert sums.compute(OWNED, HALVES, (0, 1), ONLY) == 1000 + 1875
 
 
 def test_rows_go_to_every_rank_that_holds_them() -> None:

@@ -4,12 +4,14 @@ From ir/ come what a kernel reads, who sends to whom, and the sizes of buffers: 
 sides share. Nothing comes from the compiler.
 """
 
+from fractions import Fraction
 from functools import cache
 from math import ceil
 
 from plancc_bruteforce_bytes import Bytes, Group, Role
 
 from plancc.ir.ask import Ask
+from plancc.ir.curve import Curve
 from plancc.ir.dtype import ITEMSIZE
 from plancc.ir.groups import exchange_pairs, hop_pairs, spread_pairs
 from plancc.ir.kernel_spec import mixer_reads, mlp_reads
@@ -80,6 +82,9 @@ class Sums(Bytes):
         measured = self.topology.exchange(names)
         if group.mixer == "replicated" and measured is not None:
             return measured.curve().ns(max(parts))
+        if group.mixer == "owned" and measured is not None and measured.owned_points:
+            round_trip = Curve(measured.owned_points)
+            return (round_trip.ns(self.row_bytes) + round_trip.ns(max(parts[1:])) + 1) // 2
         pairs = exchange_pairs(group.mixer, len(names))
         time = self.together(tuple((names[a], names[b], parts[a]) for a, b in pairs))
         if group.mixer == "owned":
@@ -135,9 +140,17 @@ class Sums(Bytes):
             return self._mixer(names[0], index) + self._mlp(names[0], index, None)
         shares = [self._mlp(name, index, run) for name, run in zip(names, tiles, strict=True)]
         if group.mixer == "owned":
-            return self._mixer(names[0], index) + max(shares)
-        return max(self._mixer(name, index) + share
-                   for name, share in zip(names, shares, strict=True))  # fmt: skip
+            return self._mixer(names[0], index) + self._slowed(names, max(shares))
+        ranks = [self._mixer(name, index) + share
+                 for name, share in zip(names, shares, strict=True)]  # fmt: skip
+        return self._slowed(names, max(ranks))
+
+    def _slowed(self, names: tuple[str, ...], time: int) -> int:
+        """Decode rows while all of a group compute."""
+        row = self.topology.exchange(names)
+        if row is None or self.is_prompt:
+            return time
+        return ceil(time * Fraction(round(row.slowdown * 1000), 1000))
 
     def _mixer(self, name: str, index: int) -> int:
         """Three launches, the mixer's matrices, and the cache or the attention of a prompt."""

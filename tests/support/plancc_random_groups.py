@@ -13,9 +13,10 @@ from plancc_builders import build_device, build_model, build_topology
 from plancc_random import random_workload
 
 from plancc.ir.ask import Ask
+from plancc.ir.exchange import Exchange
 from plancc.ir.layers import Block, Layer
 from plancc.ir.manifest import ModelShape
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 MIB = 2**20
 Question = tuple[ModelShape, Topology, Ask]
@@ -225,7 +226,16 @@ def _exchanges(rng: Random, names: list[str]) -> tuple[Exchange, ...]:
     """Some sets of devices, on one host or two, were measured together."""
     sets = [group for count in (2, 3, 4) for group in combinations(names, count)]
     return tuple(
-        Exchange(group=tuple(rng.sample(group, len(group))),
-                 points=((2048, rng.uniform(1, 20)), (262144, rng.uniform(20, 90))))
+        _with_more(Exchange(group=tuple(rng.sample(group, len(group))),
+                            points=((2048, rng.uniform(1, 20)), (262144, rng.uniform(20, 90)))))
         for group in sets if rng.random() < 0.2
     )  # fmt: skip
+
+
+def _with_more(row: Exchange) -> Exchange:
+    """Half of them tell of owned mixers, half of what is lost at once."""
+    rng = Random(f"{row.group}/{row.points}")
+    owned = ((2048, rng.uniform(1, 20)), (262144, rng.uniform(20, 120)))
+    more = {"owned_points": rng.choice([None, owned]),
+            "slowdown": rng.choice([1.0, rng.uniform(1, 1.5)])}  # fmt: skip
+    return row.model_copy(update=more)

@@ -15,11 +15,12 @@ from plancc.compiler.api import compile
 from plancc.compiler.check import check_plan
 from plancc.compiler.placement.placement import Placement
 from plancc.ir.ask import Ask
+from plancc.ir.exchange import Exchange
 from plancc.ir.layers import DenseMlp, Layer, Mixer
 from plancc.ir.legality import plan_problems
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Plan
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 
 def cut_layer(

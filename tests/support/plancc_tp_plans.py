@@ -8,9 +8,10 @@ from plancc_builders import build_device, build_topology
 from plancc_examples import KIB, NUM_LAYERS, tiny_ask, tiny_manifest
 from plancc_shape_words import lowered_plan
 
+from plancc.ir.exchange import Exchange
 from plancc.ir.manifest import ModelManifest
 from plancc.ir.plan import Plan
-from plancc.ir.topology import Exchange, Topology
+from plancc.ir.topology import Topology
 
 TILES = 16
 TWO_GROUPS = Candidate(
