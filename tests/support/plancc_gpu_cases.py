@@ -13,13 +13,13 @@ from plancc.ir.tiles import split_point, tile_bounds
 from plancc.ir.waiting import waiting_bytes
 from plancc.kernels.gpu import reference
 from plancc.kernels.gpu.attention import attention, max_splits
+from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.prompt_attention import prompt_attention
-from plancc.kernels.gpu.card import card_of
 from plancc.kernels.gpu.prompt_linear import linear_by_pointers
 from plancc.kernels.gpu.prompt_tilings import plain_tiling
 from plancc.kernels.gpu.sample import PIECES, pick
