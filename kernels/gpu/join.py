@@ -5,38 +5,20 @@ has one tile for each piece of K. With two pieces the tree's two halves are summ
 their own, and whoever ends last adds left + right: the order is the tree's in any case.
 """
 
-from itertools import pairwise
 from typing import Any
 
 import torch
 import triton.language as tl
 from triton.language import tensor
 
-from plancc.kernels.gpu.jit import entry, kernel
-from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, wait_for_previous
+from plancc.kernels.gpu.halves import add_halves
+from plancc.kernels.gpu.jit import entry
+from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import write_residual
+from plancc.kernels.gpu.ring import takes_ring
 from plancc.kernels.gpu.ring_join import ring_join
-from plancc.kernels.gpu.tilings import RING_COLUMNS, Tiling, padded_rows
-from plancc.kernels.gpu.tree import sum_over_tiles
-
-
-@kernel
-def add_halves(
-    partials: tensor, counters: tensor, rows: tensor, num_rows: tensor, columns: tensor,
-    N: tl.constexpr,
-) -> Any:  # fmt: skip
-    """(is this program the last of two, left + right): each has stored its half of a sum in
-    partials [2, num_rows, N]."""
-    at = rows[:, None] * N + columns[None, :]
-    is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
-    tl.debug_barrier()
-    counter = counters + tl.program_id(0)
-    is_last = tl.atomic_add(counter, 1, sem="acq_rel") == 1
-    left = tl.load(partials + at, mask=is_in & is_last, other=0.0, cache_modifier=".cg")
-    right = tl.load(partials + num_rows * N + at, mask=is_in & is_last, other=0.0,
-                    cache_modifier=".cg")  # fmt: skip
-    tl.store(counter, 0, mask=is_last)
-    return is_last, left + right
+from plancc.kernels.gpu.tilings import Tiling, padded_rows
+from plancc.kernels.gpu.tree import levels, sum_over_tiles, widest_tile
 
 
 @entry(["num_rows"])
@@ -62,7 +44,7 @@ def _join(
     if PIECES == 2:
         at = rows[:, None] * N + columns[None, :]
         tl.store(partials + tl.program_id(1) * num_rows * N + at, acc, mask=is_in)
-        is_last, acc = add_halves(partials, counters, rows, num_rows, columns, N)
+        is_last, acc = add_halves(partials, counters, at, is_in, num_rows, N)
         num_rows = tl.where(is_last, num_rows, 0)
     if bias is not None:
         acc += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
@@ -83,15 +65,14 @@ def join(
     int32 zeros, N / 32 of them, zeros again afterwards.
     """
     num_rows, (n, k), tiles = x.shape[0], w.shape, len(bounds) - 1
-    widest = max(end - first for first, end in pairwise(bounds))
     pieces = min(tiling.pieces, tiles)
-    if tiling.slots and not IS_INTERPRETED and widest * tiles == k and not widest % RING_COLUMNS:
+    if takes_ring(tiling, bounds):
         ring_join(x, w, bias, residual, gained, squares, gain, tiling=tiling, partials=partials,
                   counters=counters, tiles=tiles, pieces=pieces)  # fmt: skip
         return
     launch(
         _join, (-(-n // tiling.block_n), pieces), x, w, bias, residual, gained, squares, gain,
         partials, counters, num_rows, N=n, K=k, TILES=tiles, GROUP=group,
-        LEVELS=max(1, (tiles - 1).bit_length()), BLOCKS=-(-widest // tiling.block_k),
+        LEVELS=levels(tiles), BLOCKS=-(-widest_tile(bounds) // tiling.block_k),
         ROWS=padded_rows(num_rows), PIECES=pieces, **tiling.constants(),
     )  # fmt: skip

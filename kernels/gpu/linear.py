@@ -10,8 +10,9 @@ import triton.language as tl
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import entry
-from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, wait_for_previous
+from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK
+from plancc.kernels.gpu.ring import takes_ring
 from plancc.kernels.gpu.ring_linear import ring_linear
 from plancc.kernels.gpu.sums import sum_over_k
 from plancc.kernels.gpu.tilings import Tiling, padded_rows, power_of_two
@@ -48,10 +49,10 @@ def linear(
 
     gained [rows, K] and squares [rows, ceil(K / CHUNK)] are what kernels.gpu.norm says of r.
     """
-    if tiling.slots and not IS_INTERPRETED:
+    num_rows, (n, k) = gained.shape[0], w.shape
+    if takes_ring(tiling, (0, k)):
         ring_linear(gained, squares, w, bias, out, eps=eps, tiling=tiling)
         return
-    num_rows, (n, k) = gained.shape[0], w.shape
     chunks = power_of_two(-(-k // CHUNK))
     launch(
         _linear, (-(-n // tiling.block_n),), gained, squares, w, bias, out, num_rows, eps,

@@ -8,8 +8,9 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.activation import silu
 from plancc.kernels.gpu.jit import entry
-from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, let_next_start, wait_for_previous
+from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK, rms_scale
+from plancc.kernels.gpu.ring import takes_ring
 from plancc.kernels.gpu.ring_linear import ring_linear
 from plancc.kernels.gpu.sums import as_rows, load_block, multiply, zeros
 from plancc.kernels.gpu.tilings import Tiling, padded_rows, power_of_two
@@ -51,10 +52,10 @@ def gate_up(
     eps: float, tiling: Tiling,
 ) -> None:  # fmt: skip
     """out [rows, N] = silu(norm(r) gate) * (norm(r) up), rounded; w [2 N, K]: gate, then up."""
-    if tiling.slots and not IS_INTERPRETED:
+    num_rows, k, n = gained.shape[0], w.shape[1], w.shape[0] // 2
+    if takes_ring(tiling, (0, k)):
         ring_linear(gained, squares, w, None, out, eps=eps, tiling=tiling, matrices=2)
         return
-    num_rows, k, n = gained.shape[0], w.shape[1], w.shape[0] // 2
     chunks = power_of_two(-(-k // CHUNK))
     launch(
         _gate_up, (-(-n // tiling.block_n),), gained, squares, w, out, num_rows, eps,

@@ -7,20 +7,20 @@ programs share the run: cut between roots, or in the middle of one, whose halves
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 import triton.language as tl
 from triton.language import tensor
 
+from plancc.kernels.gpu.halves import add_halves
 from plancc.kernels.gpu.jit import entry
-from plancc.kernels.gpu.join import add_halves
-from plancc.kernels.gpu.launch import IS_INTERPRETED, launch, let_next_start, wait_for_previous
+from plancc.kernels.gpu.launch import launch, let_next_start, wait_for_previous
+from plancc.kernels.gpu.ring import takes_ring
 from plancc.kernels.gpu.ring_partials import ring_partials
 from plancc.kernels.gpu.sums import as_rows, load_block, multiply, zeros
-from plancc.kernels.gpu.tilings import RING_COLUMNS, Tiling, padded_rows
-from plancc.kernels.gpu.tree import merges_within, push_tile, share_start
+from plancc.kernels.gpu.tilings import Tiling, padded_rows
+from plancc.kernels.gpu.tree import levels, merges_within, push_tile, share_start, widest_tile
 
 Span = tuple[int, int]
 
@@ -45,7 +45,7 @@ def _partials(
     to = rows[:, None] * (ROOTS * N) + columns[None, :]
     EVEN: tl.constexpr = ((WHOLE // GROUP) % TILES == 0) & ((WHOLE // TILES) % BLOCK_K == 0)
     acc = zeros(ROWS, BLOCK_N, WIDE)
-    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, first * 0
+    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, 0
     for step in range(first * BLOCKS, end * BLOCKS):
         tile, block = step // BLOCKS, step % BLOCKS
         stop = share_start(tile + 1, FIRST, WHOLE, TILES, GROUP)
@@ -71,7 +71,7 @@ def _partials(
                 root += 1
                 depth = 0
     if SPLIT >= 0:
-        is_last, total = add_halves(halves, counters, rows, num_rows, columns, N)
+        is_last, total = add_halves(halves, counters, at, is_in, num_rows, N)
         tl.store(out + to + SPLIT * N, total, mask=is_in & is_last)
 
 
@@ -97,22 +97,19 @@ def partials(
     num_rows, (n, k), tiles = x.shape[0], w.shape, len(bounds) - 1
     first, end = roots[0][0], roots[-1][1]
     assert k == bounds[end] - bounds[first], f"{k} columns for tiles [{first}, {end})"
-    cut = _cut(roots) if tiling.pieces > 1 and end - first > 1 else _Cut(end, 0, -1)
-    widest = max(b - a for a, b in pairwise(bounds))
-    blocks = -(-widest // tiling.block_k)
-    shorter = min(cut.at - first, end - cut.at) or end - first
-    largest = max(b - a for a, b in roots)
-    pieces = 1 + (cut.at < end)
+    cut = _cut(roots, tiling.pieces)
+    pieces = 1 if cut.at == end else 2
+    shorter = min(cut.at - first, end - cut.at) if pieces == 2 else end - first
     spans = {
         "TILES": tiles, "FIRST": first, "CUT": cut.at, "END": end, "ROOTS": len(roots),
-        "SECOND": cut.second, "SPLIT": cut.split, "WALK": max(1, (tiles - 1).bit_length()),
-        "LEVELS": max(1, (largest - 1).bit_length()),
+        "SECOND": cut.second, "SPLIT": cut.split, "WALK": levels(tiles),
+        "LEVELS": levels(max(b - a for a, b in roots)),
     }  # fmt: skip
-    is_even = widest * tiles == bounds[-1] and not widest % RING_COLUMNS
-    if tiling.slots and not IS_INTERPRETED and is_even:
-        ring_partials(x, w, out, tiling=tiling, halves=halves, counters=counters, width=widest,
-                      pieces=pieces, shortest=shorter, **spans)  # fmt: skip
+    if takes_ring(tiling, bounds):
+        ring_partials(x, w, out, tiling=tiling, halves=halves, counters=counters, width=bounds[1],
+                      pieces=pieces, shorter=shorter, **spans)  # fmt: skip
         return
+    blocks = -(-widest_tile(bounds) // tiling.block_k)
     constants = tiling.constants() | {"EARLY": min(tiling.early, shorter * blocks - 1)}
     launch(
         _partials, (-(-n // tiling.block_n), pieces), x, w, out, halves, counters, num_rows, N=n,
@@ -121,9 +118,12 @@ def partials(
     )  # fmt: skip
 
 
-def _cut(roots: Sequence[Span]) -> _Cut:
-    """Where the longer half is shortest; between roots rather than within one."""
+def _cut(roots: Sequence[Span], pieces: int) -> _Cut:
+    """Where the longer half is shortest; between roots rather than within one. At the end, where
+    there is one piece or one tile."""
     first, end = roots[0][0], roots[-1][1]
+    if pieces == 1 or end - first == 1:
+        return _Cut(end, 0, -1)
     found = [_Cut(a, root, -1) for root, (a, _) in enumerate(roots) if root]
     found += [_Cut((a + b + 1) // 2, root, root) for root, (a, b) in enumerate(roots) if b - a > 1]
     return min(found, key=lambda cut: max(cut.at - first, end - cut.at))

@@ -7,6 +7,8 @@ nothing but time. Triton cannot say this of a loop (it asks for weights and rows
 can. Not interpreted: `make test-gpu` compares it with the other kernels, bit by bit.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,14 +25,29 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language import tensor
 
 from plancc.kernels.gpu.jit import gluon_kernel
-from plancc.kernels.gpu.launch import let_next_start
+from plancc.kernels.gpu.launch import IS_INTERPRETED, let_next_start
 from plancc.kernels.gpu.norm import add_pairs
-from plancc.kernels.gpu.tilings import RING_COLUMNS, RING_ROWS, RING_WARPS
+from plancc.kernels.gpu.tilings import RING_COLUMNS, RING_ROWS, RING_WARPS, Tiling
 
 _WARPS: gl.constexpr = gl.constexpr(RING_WARPS)
-_TILE: gl.constexpr = gl.constexpr(RING_ROWS)
+_BYTES: gl.constexpr = gl.constexpr(2)  # of a number: bfloat16 or float16
+FULL: gl.constexpr = gl.constexpr(RING_ROWS)
+"""Rows of one matrix in a block of weights. HEIGHT is that of all its matrices, one or two; TAKEN,
+how many of FULL a program uses."""
 AS_ROWS: gl.constexpr = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [RING_WARPS, 1], [1, 0]))
 """[rows, columns] of a result: eight neighbouring columns a thread."""
+
+
+def takes_ring(tiling: Tiling, bounds: Sequence[int]) -> bool:
+    """Whether a product takes its weights from a ring: where its tiles are whole blocks, all of one
+    width. The interpreter knows no ring.
+
+    bounds: borders of the tiles; (0, K) where there are none.
+    """
+    if not tiling.slots or IS_INTERPRETED:
+        return False
+    width = bounds[1] - bounds[0]
+    return width % RING_COLUMNS == 0 and all(b - a == width for a, b in pairwise(bounds))
 
 
 def descriptor(matrix: torch.Tensor, rows: int) -> TensorDescriptor:
@@ -52,55 +69,55 @@ def open_ring(w: tensor, x: tensor, HEIGHT: gl.constexpr, SLOTS: gl.constexpr) -
     fence_async_shared()
     ROWS: gl.constexpr = x.block_type.shape[0]
     COLUMNS: gl.constexpr = x.block_type.shape[1]
-    weights = gl.allocate_shared_memory(w.dtype, [SLOTS, HEIGHT, COLUMNS], w.layout)
-    rows = gl.allocate_shared_memory(x.dtype, [SLOTS, ROWS, COLUMNS], x.layout)
-    return bars, weights, rows
+    w_slots = gl.allocate_shared_memory(w.dtype, [SLOTS, HEIGHT, COLUMNS], w.layout)
+    x_slots = gl.allocate_shared_memory(x.dtype, [SLOTS, ROWS, COLUMNS], x.layout)
+    return bars, w_slots, x_slots
 
 
 @gluon_kernel
 def _ask_weights(
-    w: tensor, bars: tensor, weights: tensor, row: tensor, up: tensor, block: tensor, slot: tensor,
+    w: tensor, bars: tensor, w_slots: tensor, row: tensor, up: tensor, block: tensor, slot: tensor,
     HEIGHT: gl.constexpr, TAKEN: gl.constexpr, ROWS: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """One block of K: TAKEN rows from `row` on, and where HEIGHT is twice 64, as many from `up`."""
+    """One block of K: TAKEN rows from `row` on, and of a second matrix as many from `up` on."""
     BOX: gl.constexpr = w.block_type.shape[0]
     COLUMNS: gl.constexpr = w.block_type.shape[1]
-    MATRICES: gl.constexpr = HEIGHT // _TILE
-    mbarrier.expect(bars.index(slot), (MATRICES * TAKEN + ROWS) * COLUMNS * 2)
+    MATRICES: gl.constexpr = HEIGHT // FULL
+    mbarrier.expect(bars.index(slot), (MATRICES * TAKEN + ROWS) * COLUMNS * _BYTES)
     for i in gl.static_range(TAKEN // BOX):
-        box = weights.index(slot).slice(i * BOX, BOX)
+        box = w_slots.index(slot).slice(i * BOX, BOX)
         tma.async_copy_global_to_shared(w, [row + i * BOX, block * COLUMNS], bars.index(slot), box)
         if MATRICES == 2:
-            box = weights.index(slot).slice(_TILE + i * BOX, BOX)
+            box = w_slots.index(slot).slice(FULL + i * BOX, BOX)
             tma.async_copy_global_to_shared(w, [up + i * BOX, block * COLUMNS], bars.index(slot),
                                             box)  # fmt: skip
 
 
 @gluon_kernel
-def _ask_rows(x: tensor, bars: tensor, rows: tensor, block: tensor, slot: tensor) -> Any:
+def _ask_rows(x: tensor, bars: tensor, x_slots: tensor, block: tensor, slot: tensor) -> Any:
     COLUMNS: gl.constexpr = x.block_type.shape[1]
-    tma.async_copy_global_to_shared(x, [0, block * COLUMNS], bars.index(slot), rows.index(slot))
+    tma.async_copy_global_to_shared(x, [0, block * COLUMNS], bars.index(slot), x_slots.index(slot))
 
 
 @gluon_kernel
 def ask_first_weights(
-    w: tensor, bars: tensor, weights: tensor, row: tensor, up: tensor, first: tensor, end: tensor,
+    w: tensor, bars: tensor, w_slots: tensor, row: tensor, up: tensor, first: tensor, end: tensor,
     HEIGHT: gl.constexpr, TAKEN: gl.constexpr, ROWS: gl.constexpr, SLOTS: gl.constexpr,
 ) -> Any:  # fmt: skip
     """All slots but one, of blocks [first, end). May come before the wait for the last kernel."""
     for i in gl.static_range(SLOTS - 1):
         if first + i < end:
-            _ask_weights(w, bars, weights, row, up, first + i, i, HEIGHT, TAKEN, ROWS)
+            _ask_weights(w, bars, w_slots, row, up, first + i, i, HEIGHT, TAKEN, ROWS)
 
 
 @gluon_kernel
 def ask_first_rows(
-    x: tensor, bars: tensor, rows: tensor, first: tensor, end: tensor, SLOTS: gl.constexpr
+    x: tensor, bars: tensor, x_slots: tensor, first: tensor, end: tensor, SLOTS: gl.constexpr
 ) -> Any:
     """The rows for them."""
     for i in gl.static_range(SLOTS - 1):
         if first + i < end:
-            _ask_rows(x, bars, rows, first + i, i)
+            _ask_rows(x, bars, x_slots, first + i, i)
 
 
 @gluon_kernel
@@ -115,12 +132,12 @@ def no_sum(x: tensor, HEIGHT: gl.constexpr) -> Any:
 
 @gluon_kernel
 def sum_blocks(
-    w: tensor, x: tensor, bars: tensor, weights: tensor, rows: tensor, row: tensor, up: tensor,
+    w: tensor, x: tensor, bars: tensor, w_slots: tensor, x_slots: tensor, row: tensor, up: tensor,
     origin: tensor, first: tensor, end: tensor, last: tensor,
     HEIGHT: gl.constexpr, TAKEN: gl.constexpr, SLOTS: gl.constexpr, EARLY: gl.constexpr,
     OVERLAP: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """[HEIGHT, ROWS]: the sum over blocks [first, end) of K, in their order. Of every 64 the
+    """[HEIGHT, ROWS]: the sum over blocks [first, end) of K, in their order. Of every FULL rows the
     first TAKEN mean something.
 
     The program's blocks are [origin, last): of those beyond `end` some are asked for on the way.
@@ -131,15 +148,15 @@ def sum_blocks(
     for block in range(first, end):
         slot, turn = (block - origin) % SLOTS, (block - origin) // SLOTS
         mbarrier.wait(bars.index(slot), turn & 1)
-        turned = rows.index(slot).permute((1, 0))
-        acc = warpgroup_mma(weights.index(slot), turned, acc, is_async=True)
+        turned = x_slots.index(slot).permute((1, 0))
+        acc = warpgroup_mma(w_slots.index(slot), turned, acc, is_async=True)
         acc = warpgroup_mma_wait(1, deps=(acc,))
         tl.debug_barrier()  # everybody is through with the block before: its slot is free
         later = block + SLOTS - 1
         if later < last:
             free = (later - origin) % SLOTS
-            _ask_weights(w, bars, weights, row, up, later, free, HEIGHT, TAKEN, ROWS)
-            _ask_rows(x, bars, rows, later, free)
+            _ask_weights(w, bars, w_slots, row, up, later, free, HEIGHT, TAKEN, ROWS)
+            _ask_rows(x, bars, x_slots, later, free)
         if block == last - 1 - EARLY:
             let_next_start(OVERLAP)
     return warpgroup_mma_wait(0, deps=(acc,))
@@ -147,7 +164,7 @@ def sum_blocks(
 
 @gluon_kernel
 def close_ring(bars: tensor) -> Any:
-    """Nothing else may lie where barriers are before this."""
+    """Use the barriers a last time, so that the compiler puts nothing else where they lie."""
     mbarrier.invalidate(bars.index(0))
 
 

@@ -3,15 +3,16 @@
 from typing import Any
 
 import torch
-import triton.language as tl
 from triton.experimental.gluon import language as gl
 from triton.language import tensor
 
+from plancc.kernels.gpu.halves import add_other_half
 from plancc.kernels.gpu.jit import gluon_entry, gluon_kernel
 from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.ring import (
     AS_ROWS,
+    FULL,
     as_rows,
     ask_first_rows,
     ask_first_weights,
@@ -22,50 +23,29 @@ from plancc.kernels.gpu.ring import (
     sum_blocks,
 )
 from plancc.kernels.gpu.tilings import RING_COLUMNS, RING_ROWS, RING_WARPS, Tiling, padded_rows
-from plancc.kernels.gpu.tree import merges_after, push_tile
-
-_TILE: gl.constexpr = gl.constexpr(RING_ROWS)
+from plancc.kernels.gpu.tree import levels, merges_after, push_tile
 
 
 @gluon_kernel
 def _sum_tiles(
-    w: tensor, x: tensor, bars: tensor, weights: tensor, rows: tensor, row: tensor, first: tensor,
-    end: tensor,
+    w: tensor, x: tensor, bars: tensor, w_slots: tensor, x_slots: tensor, row: tensor,
+    first: tensor, end: tensor,
     TILES: gl.constexpr, LEVELS: gl.constexpr, BLOCKS: gl.constexpr, SLOTS: gl.constexpr,
     EARLY: gl.constexpr, OVERLAP: gl.constexpr,
 ) -> Any:  # fmt: skip
     """[64, ROWS]: the node of the tree that tiles [first, end) are, as tree.sum_over_tiles."""
     origin, last = first * BLOCKS, end * BLOCKS
-    acc = sum_blocks(w, x, bars, weights, rows, row, row, origin, origin, origin + BLOCKS, last,
-                     _TILE, _TILE, SLOTS, EARLY, OVERLAP)  # fmt: skip
-    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, first * 0 + 1
+    acc = sum_blocks(w, x, bars, w_slots, x_slots, row, row, origin, origin, origin + BLOCKS, last,
+                     FULL, FULL, SLOTS, EARLY, OVERLAP)  # fmt: skip
+    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, 1
     for tile in range(first + 1, end):
         at = tile * BLOCKS
-        acc = sum_blocks(w, x, bars, weights, rows, row, row, origin, at, at + BLOCKS, last, _TILE,
-                         _TILE, SLOTS, EARLY, OVERLAP)  # fmt: skip
+        acc = sum_blocks(w, x, bars, w_slots, x_slots, row, row, origin, at, at + BLOCKS, last,
+                         FULL, FULL, SLOTS, EARLY, OVERLAP)  # fmt: skip
         s0, s1, s2, s3, s4, s5, depth = push_tile(
             s0, s1, s2, s3, s4, s5, depth, acc, merges_after(tile, TILES, LEVELS), LEVELS
         )
     return s0
-
-
-@gluon_kernel
-def _add_halves(
-    acc: tensor, partials: tensor, counters: tensor, rows: tensor, num_rows: tensor,
-    columns: tensor,
-    N: gl.constexpr,
-) -> Any:  # fmt: skip
-    """(is this program the last of two, left + right), as join.add_halves."""
-    at = rows * N + columns
-    is_in, piece = (rows < num_rows) & (columns < N), gl.program_id(1)
-    gl.store(partials + piece * num_rows * N + at, acc, mask=is_in)
-    tl.debug_barrier()
-    counter = counters + gl.program_id(0)
-    is_last = gl.atomic_add(counter, 1, sem="acq_rel") == 1
-    other = gl.load(partials + (1 - piece) * num_rows * N + at, mask=is_in & is_last, other=0.0,
-                    cache_modifier=".cg")  # fmt: skip
-    gl.store(counter, 0, mask=is_last)
-    return is_last, acc + other
 
 
 @gluon_entry(["num_rows"])
@@ -78,22 +58,22 @@ def _ring_join(
 ) -> Any:  # fmt: skip
     ROWS: gl.constexpr = x.block_type.shape[0]
     HALF: gl.constexpr = TILES if PIECES == 1 else (TILES + 1) // 2
-    row, first = gl.program_id(0) * _TILE, gl.program_id(1) * HALF
+    row, first = gl.program_id(0) * FULL, gl.program_id(1) * HALF
     end = gl.minimum(first + HALF, TILES)
-    bars, weights, slots = open_ring(w, x, _TILE, SLOTS)
-    ask_first_weights(w, bars, weights, row, row, first * BLOCKS, end * BLOCKS, _TILE, _TILE,
-                      ROWS, SLOTS)  # fmt: skip
-    columns = row + gl.arange(0, _TILE, gl.SliceLayout(0, AS_ROWS))[None, :]
+    bars, w_slots, x_slots = open_ring(w, x, FULL, SLOTS)
+    ask_first_weights(w, bars, w_slots, row, row, first * BLOCKS, end * BLOCKS, FULL, FULL, ROWS,
+                      SLOTS)  # fmt: skip
+    columns = row + gl.arange(0, FULL, gl.SliceLayout(0, AS_ROWS))[None, :]
     rows = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
     gains = gl.load(gain + columns, mask=columns < N, other=0.0).to(gl.float32)
     wait_for_previous(OVERLAP)
-    ask_first_rows(x, bars, slots, first * BLOCKS, end * BLOCKS, SLOTS)
+    ask_first_rows(x, bars, x_slots, first * BLOCKS, end * BLOCKS, SLOTS)
     at, is_in = rows * N + columns, (rows < num_rows) & (columns < N)
     before = gl.load(residual + at, mask=is_in, other=0.0)
-    acc = as_rows(_sum_tiles(w, x, bars, weights, slots, row, first, end, TILES, LEVELS, BLOCKS,
+    acc = as_rows(_sum_tiles(w, x, bars, w_slots, x_slots, row, first, end, TILES, LEVELS, BLOCKS,
                              SLOTS, EARLY, OVERLAP))  # fmt: skip
     if PIECES == 2:
-        is_last, acc = _add_halves(acc, partials, counters, rows, num_rows, columns, N)
+        is_last, acc = add_other_half(acc, partials, counters, at, is_in, num_rows, N)
         is_in, num_rows = is_in & is_last, gl.where(is_last, num_rows, 0)
     if bias is not None:
         acc += gl.load(bias + columns, mask=columns < N, other=0.0).to(gl.float32)
@@ -116,7 +96,7 @@ def ring_join(
     launch(
         _ring_join, (-(-n // RING_ROWS), pieces), descriptor(w, RING_ROWS),
         descriptor(x, padded_rows(num_rows)), bias, residual, gained, squares, gain, partials,
-        counters, num_rows, N=n, TILES=tiles, LEVELS=max(1, (tiles - 1).bit_length()),
+        counters, num_rows, N=n, TILES=tiles, LEVELS=levels(tiles),
         BLOCKS=blocks, PIECES=pieces, CHUNK=CHUNK, SLOTS=tiling.slots,
         EARLY=min(tiling.early, tiles // pieces * blocks - 1), warps=RING_WARPS,
     )  # fmt: skip

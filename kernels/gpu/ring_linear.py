@@ -13,6 +13,7 @@ from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.ring import (
     AS_ROWS,
+    FULL,
     as_rows,
     ask_first_rows,
     ask_first_weights,
@@ -32,8 +33,6 @@ from plancc.kernels.gpu.tilings import (
     ring_rows,
 )
 
-_TILE: gl.constexpr = gl.constexpr(RING_ROWS)
-
 
 @gluon_entry(["num_rows"])
 def _ring_linear(
@@ -42,30 +41,30 @@ def _ring_linear(
     CHUNK: gl.constexpr, EACH: gl.constexpr, LEVELS: gl.constexpr, THREADS: gl.constexpr,
     MORE: gl.constexpr, SLOTS: gl.constexpr, EARLY: gl.constexpr, OVERLAP: gl.constexpr,
 ) -> Any:  # fmt: skip
-    """A program has TAKEN columns of the result. HEIGHT 128: w has gate, then up, and SiLU of the
-    one is multiplied by the other."""
+    """A program has TAKEN columns of the result. With two matrices w has gate, then up, and SiLU
+    of the one is multiplied by the other."""
     ROWS: gl.constexpr = x.block_type.shape[0]
     BLOCKS: gl.constexpr = K // x.block_type.shape[1]
     row = gl.program_id(0) * TAKEN
-    bars, weights, rows = open_ring(w, x, HEIGHT, SLOTS)
-    ask_first_weights(w, bars, weights, row, N + row, 0, BLOCKS, HEIGHT, TAKEN, ROWS, SLOTS)
+    bars, w_slots, x_slots = open_ring(w, x, HEIGHT, SLOTS)
+    ask_first_weights(w, bars, w_slots, row, N + row, 0, BLOCKS, HEIGHT, TAKEN, ROWS, SLOTS)
     wait_for_previous(OVERLAP)
-    ask_first_rows(x, bars, rows, 0, BLOCKS, SLOTS)
+    ask_first_rows(x, bars, x_slots, 0, BLOCKS, SLOTS)
     scale = scale_of(squares, num_rows, eps, K, ROWS, CHUNK, EACH, LEVELS, THREADS, MORE)[:, None]
-    acc = sum_blocks(w, x, bars, weights, rows, row, N + row, 0, 0, BLOCKS, BLOCKS, HEIGHT, TAKEN,
-                     SLOTS, EARLY, OVERLAP)  # fmt: skip
-    place = gl.arange(0, _TILE, gl.SliceLayout(0, AS_ROWS))
+    acc = sum_blocks(w, x, bars, w_slots, x_slots, row, N + row, 0, 0, BLOCKS, BLOCKS, HEIGHT,
+                     TAKEN, SLOTS, EARLY, OVERLAP)  # fmt: skip
+    place = gl.arange(0, FULL, gl.SliceLayout(0, AS_ROWS))
     columns = row + place
-    if HEIGHT == _TILE:
+    if HEIGHT == FULL:
         value = as_rows(acc) * scale
     else:
-        gate, up = gl.split(gl.permute(gl.reshape(acc, [2, _TILE, ROWS]), (1, 2, 0)))
+        gate, up = gl.split(gl.permute(gl.reshape(acc, [2, FULL, ROWS]), (1, 2, 0)))
         value = silu(as_rows(gate) * scale) * (as_rows(up) * scale)
     if bias is not None:
         value += gl.load(bias + columns, mask=columns < N, other=0.0).to(gl.float32)[None, :]
-    each = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
-    is_in = (each < num_rows) & ((place < TAKEN) & (columns < N))[None, :]
-    gl.store(out + each.to(gl.int64) * N + columns[None, :], value.to(out.dtype.element_ty),
+    rows = gl.arange(0, ROWS, gl.SliceLayout(1, AS_ROWS))[:, None]
+    is_in = (rows < num_rows) & ((place < TAKEN) & (columns < N))[None, :]
+    gl.store(out + rows.to(gl.int64) * N + columns[None, :], value.to(out.dtype.element_ty),
              mask=is_in)  # fmt: skip
     close_ring(bars)
 

@@ -13,9 +13,8 @@ from plancc.kernels.gpu.card import KIB, Card
 MAX_ROWS = 64
 RING_ROWS, RING_COLUMNS, RING_WARPS = 64, 128, 4
 """Of a block of weights in a ring, and how many warps work on it."""
-_RING_MOST_K = (
-    32768  # a warp adds a row's sums of squares: 32 threads, 32 chunks of 32 columns each
-)
+_RING_MOST_K = 32 * 32 * 32
+"""A warp adds a row's sums of squares: 32 threads, of 32 chunks each, of 32 columns each."""
 _FP32 = 4
 
 
@@ -117,10 +116,10 @@ def ring_rows(n: int, k: int, card: Card) -> int:
     if k > _LONG_K:
         return RING_ROWS
 
-    def time(rows: int) -> int:
+    def rows_of_busiest(rows: int) -> int:
         return -(-n // (rows * card.multiprocessors)) * rows
 
-    return min((64, 48, 32, 16), key=time)
+    return min((64, 48, 32, 16), key=rows_of_busiest)
 
 
 def _fitting_stages(

@@ -4,6 +4,8 @@ Tiles are walked in order. Sums of finished subtrees wait on a stack of register
 many pairs of the topmost are added as nodes of the tree end with it. Nothing waits in memory.
 """
 
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import triton.language as tl
@@ -16,10 +18,21 @@ from plancc.kernels.gpu.sums import as_rows, load_block, multiply, zeros
 MAX_LEVELS = 6  # 64 tiles
 
 
+def levels(tiles: int) -> int:
+    """Of the tree over so many tiles: as many sums wait on its stack at once, at most."""
+    return max(1, (tiles - 1).bit_length())
+
+
+@cache
+def widest_tile(bounds: tuple[int, ...]) -> int:
+    """Columns of the widest of the tiles that have these borders."""
+    return max(end - first for first, end in pairwise(bounds))
+
+
 @kernel
 def merges_after(tile: tensor, TILES: tl.constexpr, LEVELS: tl.constexpr) -> Any:
     """How many nodes of the tree over TILES tiles end with a tile, itself not counted."""
-    first, end, count = tile * 0, tile * 0 + TILES, tile * 0
+    first, end, count = 0, TILES, 0
     for _ in tl.static_range(LEVELS):
         middle = (first + end + 1) // 2
         goes_right = (end - first > 1) & (tile >= middle)
@@ -36,7 +49,7 @@ def merges_within(
 ) -> Any:
     """(how many nodes inside the run [first, end) end with a tile, itself not counted; whether the
     largest of them, or the tile where there is none, lies in no other node inside the run)."""
-    a, b, ending, around = tile * 0, tile * 0 + TILES, tile * 0, tile * 0
+    a, b, ending, around = 0, TILES, 0, 0
     for _ in tl.static_range(LEVELS):
         middle, is_node = (a + b + 1) // 2, b - a > 1
         is_inside = is_node & (a >= first) & (b <= end)
@@ -132,7 +145,7 @@ def sum_over_tiles(
         (K // TILES) % BLOCK_K == 0
     )  # fmt: skip
     acc = zeros(ROWS, BLOCK_N, WIDE)
-    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, first_tile * 0
+    s0, s1, s2, s3, s4, s5, depth = acc, acc, acc, acc, acc, acc, 0
     for step in range(first_tile * BLOCKS, end_tile * BLOCKS):
         tile, block = step // BLOCKS, step % BLOCKS
         end = tile_start(tile + 1, K, TILES, GROUP)
