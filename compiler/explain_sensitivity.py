@@ -7,10 +7,11 @@ and no clock is read: the same plan and topology give the same answer.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from plancc.compiler.explain_changed import changed
 from plancc.compiler.explain_difference import difference
 from plancc.compiler.explain_moves import Move, moves_of
 from plancc.compiler.explain_price import lack, placement_of, worth
-from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
+from plancc.compiler.explain_variants import Part, Variant, most_promising, variants
 from plancc.compiler.placement.placement import Placement
 from plancc.ir.errors import DoesNotFit
 from plancc.ir.plan import Plan
@@ -192,11 +193,11 @@ def _size(effect: Effect, answer: Sensitivity) -> tuple[float, float]:
 
 
 def _dearest(effects: list[tuple[Variant, Effect]], answer: Sensitivity) -> list[tuple[Part, bool]]:
-    """The link and the device whose slowing by 10 % costs most, and whether that flips the plan."""
+    """The link and the device's rate whose slowing costs most, and whether that flips the plan."""
     chosen = []
-    for kind in ("link", "read"):
+    for kinds in (("link",), ("read", "matmul")):
         rows = [(variant, effect) for variant, effect in effects
-                if variant.part.kind == kind and variant.factor < 1]  # fmt: skip
+                if variant.part.kind in kinds and variant.factor < 1]  # fmt: skip
         if rows:
             variant, effect = min(rows, key=lambda row: _size(row[1], answer))
             chosen.append((variant.part, effect.value is None or effect.flips_to is not None))

@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plancc.compiler.placement.question import build_problem
-from plancc.ir.ask import Ask
-from plancc.ir.exchange import Exchange
-from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Plan
-from plancc.ir.topology import Device, Link, Topology
+from plancc.ir.topology import Link, Topology
 
-GIB = 2**30
 MOST_LINK_GROUPS = 4
-Kind = Literal["read", "link", "exchange", "memory", "context", "slots"]
+DeviceKind = Literal["read", "matmul", "memory"]
+Kind = Literal["read", "matmul", "link", "exchange", "memory", "context", "slots"]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What changes: a device's reads or memory, a group of links, or a number of the ask."""
+    """What changes: rates or memory of a device, a group of links, or a number of the ask."""
 
     kind: Kind
     names: tuple[str, ...]  # a device; 'a->b' of each link; a group's devices
@@ -48,9 +45,9 @@ class Variant:
 
 
 def variants(plan: Plan, topology: Topology) -> tuple[Variant, ...]:
-    """In the order of the plan's stages: reads, memory, links, exchanges, then the ask."""
+    """In the order of the plan's stages: rates, links, exchanges, memory, then the ask."""
     rates = (
-        *device_parts(plan, topology, "read"),
+        *rate_parts(plan, topology),
         *link_parts(plan, topology),
         *_exchange_parts(plan, topology),
     )
@@ -77,7 +74,21 @@ def _promise(variant: Variant) -> int:
     return 1 if part.is_used and variant.factor < 1 else 3
 
 
-def device_parts(plan: Plan, topology: Topology, kind: Literal["read", "memory"]) -> Iterator[Part]:
+def rate_parts(plan: Plan, topology: Topology) -> Iterator[Part]:
+    """Reads, and matrix products where the objective counts prompts: they decide those."""
+    reads = device_parts(plan, topology, "read")
+    if plan.ask.objective not in ("prefill", "workload"):
+        yield from reads
+        return
+    products = device_parts(plan, topology, "matmul")
+    if plan.ask.objective == "prefill":
+        yield from (*products, *reads)
+        return
+    for of_device in zip(products, reads, strict=True):
+        yield from of_device
+
+
+def device_parts(plan: Plan, topology: Topology, kind: DeviceKind) -> Iterator[Part]:
     """One device of each class: used ones first, in stage order."""
     used = [rank.device for stage in plan.stages for rank in stage.ranks]
     problem = build_problem(plan.model, topology, plan.ask)
@@ -89,8 +100,14 @@ def device_parts(plan: Plan, topology: Topology, kind: Literal["read", "memory"]
         seen.add(classes[name])
         alike = sum(other == classes[name] for other in classes.values()) - 1
         words = f"{name} (or {alike} like it)" if alike else name
-        what = "read rate of" if kind == "read" else "memory of"
-        yield Part(kind, (name,), f"{what} {words}", name in used)
+        yield Part(kind, (name,), f"{_WHAT[kind]} of {words}", name in used)
+
+
+_WHAT: dict[DeviceKind, str] = {
+    "read": "read rate",
+    "matmul": "matmul and attention rate",
+    "memory": "memory",
+}
 
 
 def link_parts(plan: Plan, topology: Topology) -> Iterator[Part]:
@@ -151,62 +168,3 @@ def _exchange_parts(plan: Plan, topology: Topology) -> Iterator[Part]:
         names = tuple(rank.device for rank in stage.ranks)
         if len(names) > 1 and topology.exchange(names) is not None:
             yield Part("exchange", names, f"exchange of {'+'.join(names)}")
-
-
-def changed(topology: Topology, ask: Ask, model: ModelShape, variant: Variant
-            ) -> tuple[Topology, Ask] | None:  # fmt: skip
-    """The question with the change made; None where it has no meaning, as beyond max_context."""
-    part, factor = variant.part, variant.factor
-    match part.kind:
-        case "read" | "memory":
-            edit = _faster if part.kind == "read" else _larger
-            rows = tuple(edit(device, factor) if device.name in part.names else device
-                         for device in topology.devices)  # fmt: skip
-            return topology.model_copy(update={"devices": rows}), ask
-        case "link":
-            links = tuple(_faster_link(link, factor) if f"{link.from_}->{link.to}" in part.names
-                          else link for link in topology.links)  # fmt: skip
-            return topology.model_copy(update={"links": links}), ask
-        case "exchange":
-            exchanges = tuple(
-                _faster_exchange(row, factor) if sorted(row.group) == sorted(part.names) else row
-                for row in topology.exchanges)  # fmt: skip
-            return topology.model_copy(update={"exchanges": exchanges}), ask
-        case "context":
-            context = int(factor * (ask.context or 0))
-            fits = context <= model.max_context
-            return (topology, ask.model_copy(update={"context": context})) if fits else None
-        case "slots":
-            return topology, ask.model_copy(update={"slots": int(factor * ask.slots)})
-
-
-def _faster(device: Device, factor: float) -> Device:
-    if device.read_points:
-        return device.model_copy(update={"read_points": _scaled(device.read_points, factor)})
-    return device.model_copy(update={"read_gb_s": (device.read_gb_s or 0) * factor})
-
-
-def _larger(device: Device, gib: float) -> Device:
-    more = int(gib * GIB)
-    sizes = {"free_bytes": device.free_bytes + more, "total_bytes": device.total_bytes + more}
-    return device.model_copy(update=sizes)
-
-
-def _faster_link(link: Link, factor: float) -> Link:
-    """The whole curve: latency shrinks as the time of each byte does."""
-    if link.points:
-        return link.model_copy(update={"points": _scaled(link.points, factor)})
-    latency, rate = link.latency_us or 0, link.bandwidth_gb_s or 0
-    numbers = {"latency_us": latency / factor, "bandwidth_gb_s": rate * factor}
-    return link.model_copy(update=numbers)
-
-
-def _faster_exchange(row: Exchange, factor: float) -> Exchange:
-    owned = row.owned_points and _scaled(row.owned_points, factor)
-    return row.model_copy(update={"points": _scaled(row.points, factor), "owned_points": owned})
-
-
-def _scaled(
-    points: Sequence[tuple[float, float]], factor: float
-) -> tuple[tuple[float, float], ...]:
-    return tuple((size, us / factor) for size, us in points)

@@ -49,15 +49,17 @@ def _failure(move: Move) -> str:
     return move.note or ""
 
 
-def _effects(answer: Sensitivity, *, is_narrow: bool) -> Table:
+def _effects(answer: Sensitivity, *, is_narrow: bool) -> RenderableType:
+    shown = [effect for effect in answer.effects
+             if not (_is_idle(effect, answer) or _is_tie(effect, answer))]  # fmt: skip
+    if not shown:
+        return Text(f"nothing tried changes as much as {100 * IDLE:g} %: see below")
     table = plain_table()
     table.add_column("change", overflow="fold")
     table.add_column("this plan", justify="right", overflow="fold")
     table.add_column("new choice", justify="right", no_wrap=True)
     table.add_column("which is", overflow="fold")
-    for effect in answer.effects:
-        if _is_idle(effect, answer) or _is_tie(effect, answer):
-            continue
+    for effect in shown:
         values = (_kept(effect, answer.value, is_narrow), _best(effect, answer, is_narrow))
         table.add_row(effect.change, *values, _flip(effect))
     return table

@@ -12,6 +12,7 @@ from plancc_examples import KIB, three_devices, tiny_ask, tiny_manifest
 from plancc.compiler.api import compile
 from plancc.compiler.cost.predict import predict
 from plancc.compiler.explain import explain
+from plancc.compiler.explain_changed import changed
 from plancc.compiler.explain_moves import moves_of
 from plancc.compiler.explain_price import placement_of
 from plancc.compiler.explain_sensitivity import (
@@ -21,7 +22,7 @@ from plancc.compiler.explain_sensitivity import (
     Sensitivity,
     sensitivity,
 )
-from plancc.compiler.explain_variants import Part, Variant, changed, most_promising, variants
+from plancc.compiler.explain_variants import Part, Variant, most_promising, variants
 from plancc.compiler.placement.placement import Placement
 from plancc.ir.ask import Ask
 from plancc.ir.errors import DoesNotFit
