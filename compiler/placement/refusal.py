@@ -11,7 +11,6 @@ from plancc.compiler.pins import UNPINNED, pins_said
 from plancc.compiler.placement.chain_choice import Shape, Target, choose, least_total
 from plancc.compiler.placement.columns import Columns, column_set
 from plancc.compiler.placement.decide import (
-    MOST_DP_SEATS,
     by_search,
     feasible,
     kept_bytes,
@@ -24,6 +23,7 @@ from plancc.compiler.placement.paths import Chains, Limits, best_values
 from plancc.compiler.placement.problem import Problem
 from plancc.compiler.placement.question import build_problem
 from plancc.compiler.placement.reach import largest
+from plancc.compiler.placement.refusal_words import refusal_text
 from plancc.compiler.placement.shapes import placed_stages
 from plancc.compiler.placement.timeless import no_times
 from plancc.ir.ask import Ask
@@ -32,18 +32,9 @@ from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelShape
 from plancc.ir.plan import Ledger
 from plancc.ir.topology import Topology
-from plancc.ir.units import format_bytes
 
 Trial = tuple[str, dict[str, Any]]  # a flag as it was typed, and the ask's fields without it
 LEAST_CHUNK = 64  # rows; with smaller chunks prompts take so long that none is offered
-GROUP_WORDS = {
-    "tried": "do not help either",
-    "off": "were not tried: --tp off",
-    "many": "are not searched over so many unlike devices: name up to "
-    f"{MOST_DP_SEATS} with --devices",
-    "none": "are no way out: no MLP of this model can be cut, no two devices may share one, or "
-    "the objective places pipelines only",
-}
 
 
 def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Problem) -> DoesNotFit:
@@ -61,7 +52,7 @@ def does_not_fit(model: ModelShape, topology: Topology, ask: Ask, problem: Probl
         "binding": _binding(model, topology, ask),
         "largest": _largest(problem),
     }
-    return DoesNotFit(_message(report), report)
+    return DoesNotFit(refusal_text(report), report)
 
 
 def _attempt(problem: Problem) -> dict[str, Ledger]:
@@ -104,14 +95,24 @@ def _by_share(problem: Problem) -> Shape:
 
 
 def _groups(problem: Problem) -> str:
-    """Were TP groups tried? A key of GROUP_WORDS."""
+    """Were TP groups tried, or why not? A key of GROUP_WORDS."""
     if problem.ask.tp in ("off", 1):
         return "off"
     mlps = [layer.mlp for layer in problem.model.layers]
-    can_cut = any(isinstance(mlp, DenseMlp) and mlp.num_tiles > 1 for mlp in mlps)
-    if not (can_cut and searches_groups(problem)):
-        return "none"
+    if not any(isinstance(mlp, DenseMlp) and mlp.num_tiles > 1 for mlp in mlps):
+        return "uncut"
+    if not searches_groups(problem):
+        return _why_no_group(problem)
     return "many" if by_search(problem) else "tried"
+
+
+def _why_no_group(problem: Problem) -> str:
+    if problem.ask.objective == "workload":
+        return "workload"
+    if problem.shares_devices:
+        return "repeated"
+    most = min(problem.num_seats, problem.ask.max_devices or problem.num_seats)
+    return "alone" if most == 1 else "apart"
 
 
 def _device_row(problem: Problem, name: str, ledger: Ledger) -> dict[str, Any]:
@@ -185,66 +186,3 @@ def _largest(problem: Problem) -> dict[str, int | None]:
     chunk = largest(LEAST_CHUNK, rows, lambda n: feasible(problem.with_chunk(n))) \
         if rows >= LEAST_CHUNK else None  # fmt: skip
     return {"context": context, "slots": slots, "prefill_chunk": chunk}
-
-
-def _message(report: dict[str, Any]) -> str:
-    slots = f"{report['slots']} slot" + ("s" if report["slots"] > 1 else "")
-    lines = [
-        f"{report['model']} does not fit at context {report['context']}, {slots}: short by "
-        f"{_worst_words(report['devices'])}",
-        *(_row_line(row) for row in report["devices"]),
-        _fails_line(report),
-        *_tp_lines(report),
-    ]
-    for flag in report["binding"]:
-        lines.append(f"  without {flag} it fits")
-    lines.append(f"  {_help_line(report['largest'])}")
-    return "\n".join(lines)
-
-
-def _worst_words(rows: list[dict[str, Any]]) -> str:
-    """What the fullest device lacks, and its name where it is not the only one."""
-    worst = max(rows, key=lambda row: row["short_bytes"])
-    where = f" on {worst['device']}" if len(rows) > 1 else ""
-    return f"{format_bytes(worst['short_bytes'])}{where}"
-
-
-def _row_line(row: dict[str, Any]) -> str:
-    parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in row["need"].items())
-    room = row["have_bytes"] - row["need_bytes"]
-    end = f"{format_bytes(-room)} short" if room < 0 else f"{format_bytes(room)} free"
-    return (f"  {row['device']}: needs {format_bytes(row['need_bytes'])} ({parts}), has "
-            f"{format_bytes(row['have_bytes'])}: {end}")  # fmt: skip
-
-
-def _fails_line(report: dict[str, Any]) -> str:
-    fails, most = report["fails"], report["max_devices"]
-    need, have, short = (format_bytes(fails[f"{what}_bytes"]) for what in ("need", "have", "short"))
-    has_overhead = any("overhead" in row["need"] for row in report["devices"])
-    need += " needed without overhead" if has_overhead else " needed"
-    have += " beside it" if has_overhead else ""
-    if fails["kind"] == "sum":
-        who = f"--max-devices {most} leaves at most" if most else "all devices together have"
-        return f"  the sum fails: {need}, {who} {have}: {short} short"
-    return f"  the packing fails: {need}, {have} in all, but no cut puts a whole layer "\
-           f"where room is left"  # fmt: skip
-
-
-def _tp_lines(report: dict[str, Any]) -> Iterator[str]:
-    """TP groups pack what pipelines cannot: parts of an MLP go where no whole layer does."""
-    if report["fails"]["kind"] == "packing":
-        words = GROUP_WORDS[report["groups"]]
-        yield f"  TP groups, which share a layer with its MLP cut in tiles, {words}"
-
-
-def _help_line(found: dict[str, int | None]) -> str:
-    offers = []
-    if found["context"] is not None:
-        offers.append(f"--context {found['context']}")
-    if found["slots"] is not None:
-        offers.append(f"--slots {found['slots']}")
-    if found["prefill_chunk"] is not None:
-        offers.append(f"--prefill-chunk {found['prefill_chunk']}")
-    if offers:
-        return "would fit: " + ", or ".join(offers)
-    return "no context is small enough: add a device, or choose a smaller model or dtype"

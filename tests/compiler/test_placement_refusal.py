@@ -102,8 +102,35 @@ def test_the_packing_fails_where_whole_layers_do_not_go_in() -> None:
     assert error.report["fails"]["need_bytes"] == 12 * GIB <= error.report["fails"]["have_bytes"]
     assert error.report["fails"]["short_bytes"] == 0
     assert "the packing fails" in str(error)
-    assert error.report["groups"] == "none"
-    assert "no MLP of this model can be cut" in str(error)
+    assert error.report["groups"] == "uncut"
+    assert "are no way out: no MLP of this model can be cut\n" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "hosts", "cause", "words"),
+    [
+        ({"workload": {"prompt": 32, "output": 32}}, "aaa", "workload", "--workload places"),
+        ({"devices": ("d0", "d1", "d2", "d2")}, "aaa", "repeated", "names a device twice"),
+        ({}, "abc", "apart", "no two of these devices may share one"),
+    ],
+)
+def test_where_groups_are_no_way_out_the_one_cause_is_said(
+    flags: dict[str, object], hosts: str, cause: str, words: str
+) -> None:
+    """Layers of 3 GiB over 6 + 6 + 2.7: the sum holds them, no cut does."""
+    error = refused(cuttable(0.1), on_hosts(hosts), context=64, **flags)
+    assert error.report["fails"]["kind"] == "packing"
+    assert error.report["groups"] == cause
+    (line,) = (line for line in str(error).splitlines() if "TP groups" in line)
+    assert words in line
+
+
+def on_hosts(hosts: str) -> Topology:
+    """Three devices and the host of each, a letter."""
+    rates = {"tflops": {"bfloat16": 100.0}}
+    rows = [build_device(f"d{i}", size, overhead_bytes=gib(0.5), host=host, **rates)
+            for i, (size, host) in enumerate(zip((6.0, 6.0, 2.7), hosts, strict=True))]  # fmt: skip
+    return build_topology(rows)
 
 
 def cuttable(mlp_gib: float) -> ModelShape:
@@ -185,7 +212,25 @@ def test_no_context_is_offered_where_the_weights_alone_are_too_large() -> None:
     assert error.report["largest"] == {
         "context": None, "slots": None, "prefill_chunk": None
     }  # fmt: skip
-    assert "no context is small enough" in str(error)
+    assert "\n  no context is small enough: add a device" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "way"),
+    [
+        ({"max_devices": 1}, "raise --max-devices"),
+        ({"devices": ("d1",)}, "name other or more --devices"),
+        ({"stage_layers": (11, 1)}, "leave out --stage-layers 11,1"),
+        ({"devices": ("d2", "d1"), "max_devices": 1},
+         "leave out --devices d2,d1 --max-devices 1"),
+    ],
+)  # fmt: skip
+def test_where_a_flag_binds_no_device_is_to_be_added(flags: dict[str, object], way: str) -> None:
+    error = refused(model(12), machine(10.0, 8.0, 1.4), context=64, **flags)
+    assert error.report["largest"]["context"] is None
+    last = str(error).splitlines()[-1]
+    assert last.startswith(f"  with it no context is small enough: {way}, or choose")
+    assert "add a device" not in str(error)
 
 
 @pytest.mark.parametrize(
