@@ -72,10 +72,12 @@ def manifest_of_folder(
     `started` hears how many bytes the fingerprints read, `hashed` each piece's. Raises BadInput
     naming file, field or tensor, what was expected and what was found.
     """
-    weights = read_weight_folder(folder)
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such model folder")
     config, where = read_json(folder / "config.json", "model config"), str(folder / "config.json")
     name = name or folder.resolve().name
     reading = read_architecture(config, where=where, name=name, tied=tied)
+    weights = read_weight_folder(folder)  # nobody should download what is not read
     _check_tie(weights, reading.shape, where, is_chosen=tied is not None)
     _check_tensors(weights, reading.shape)
     started(_hashed_bytes(weights, fingerprint))

@@ -155,7 +155,9 @@ def tensor_digest(
 
 def _only_file(folder: Path, present: list[str]) -> str:
     if not present:
-        raise BadInput(f"{folder}: expected {INDEX_FILE} or one *.safetensors, found neither")
+        raise BadInput(f"{folder}: expected {INDEX_FILE} or one *.safetensors, found neither; "
+                       f"download the model's *.safetensors here too, with their index if they "
+                       f"are several")  # fmt: skip
     if len(present) > 1:
         raise BadInput(f"{folder}: without {INDEX_FILE} expected one *.safetensors, found "
                        f"{len(present)}: {', '.join(present)}")  # fmt: skip

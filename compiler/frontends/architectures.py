@@ -57,7 +57,8 @@ def _frontend(config: Mapping[str, Any], where: str) -> Frontend:
     if names[0] not in ARCHITECTURES:
         raise BadInput(f"{where}: field architectures: plancc reads "
                        f"{', '.join(ARCHITECTURES)}; found {names[0]!r} "
-                       f"(a manifest can be written by hand)")  # fmt: skip
+                       f"(write the manifest by hand: plans/models has examples of other "
+                       f"families, `plancc schema model` says every field)")  # fmt: skip
     return ARCHITECTURES[names[0]]
 
 

@@ -209,6 +209,19 @@ def test_many_problems_are_counted_and_the_first_are_shown(tmp_path: Path) -> No
     assert "and 31 more" in text
 
 
+def test_a_config_alone_is_told_what_to_do_and_other_families_before_any_download(
+    tmp_path: Path,
+) -> None:
+    folder = write_checkpoint(tmp_path / "toy", TinyLlama())
+    (folder / "model.safetensors").unlink()
+    assert "download the model's *.safetensors here too" in manifest_refusal(folder)
+    change_config(folder, architectures=["Qwen3ForCausalLM"])
+    words = manifest_refusal(folder)
+    assert "plancc reads LlamaForCausalLM, MistralForCausalLM; found 'Qwen3ForCausalLM'" in words
+    assert "plans/models" in words
+    assert "plancc schema model" in words
+
+
 def test_nothing_is_written_over_when_the_folder_is_refused(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "toy", TinyLlama())
     output = tmp_path / "model.yaml"

@@ -178,7 +178,7 @@ def test_without_an_index_there_must_be_one_file_alone(folder: Path) -> None:
         (folder / shard).unlink()
     assert len(weight_index(folder).tensors) == len(stored(folder / SHARDS[0]))
     (folder / SHARDS[0]).unlink()
-    assert "found neither" in refusal(folder)
+    assert "found neither; download the model's *.safetensors here too" in refusal(folder)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"weight_map": {}}', "[]", "{", '{"weight_map": [1]}'])
