@@ -14,12 +14,18 @@ from plancc.compiler.explain_words import pins_sentence
 from plancc.compiler.freeze import portable_source
 from plancc.compiler.pipeline import PASS_NAMES
 from plancc.compiler.spinner import spinner
-from plancc.compiler.summary import summary_data, summary_lines
+from plancc.compiler.summary import (
+    has_idle_rows,
+    idle_rows_sentence,
+    summary_data,
+    summary_lines,
+)
 from plancc.ir.errors import BadInput, ClearNo, DoesNotFit
 from plancc.ir.files import write_whole
 from plancc.ir.graph_text import graph_text
 from plancc.ir.manifest import ModelManifest, read_manifest
 from plancc.ir.plan import Plan
+from plancc.ir.terminal import say
 from plancc.ir.topology import read_topology
 
 STDOUT = "-"
@@ -141,14 +147,13 @@ def _deliver(plan: Plan, manifest: ModelManifest, output: str | None, as_json: b
         answer = {"ok": True, "file": output, **summary_data(plan)}
         click.echo(json.dumps(answer if output else {**answer, "plan": plan.data()}, indent=2))
     if manifest.weights is not None and manifest.source != portable_source(manifest.source):
-        click.echo(
-            f"note: the manifest's source {manifest.source} is absolute and stays out of the "
-            f"plan; give planrun --weights DIR",
-            err=True,
-        )
+        say(f"note: the manifest's source {manifest.source} is absolute and stays out of the "
+            f"plan; give planrun --weights DIR", err=True)  # fmt: skip
+    if has_idle_rows(plan):
+        say(f"note: {idle_rows_sentence(plan)}", err=True)
     pins = pins_sentence(plan)
     for line in (*summary_lines(plan, output), *([f"pins: {pins}"] if pins else [])):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def _print_no(error: ClearNo) -> None:

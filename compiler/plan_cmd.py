@@ -1,6 +1,7 @@
 """plancc show, check, diff, schema: commands that read plans and decide nothing."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import click
 
 from plancc.ir.errors import CheckFailed
 from plancc.ir.plan import Plan, read_plan
+from plancc.ir.terminal import say, width_of
 
 _PATH = click.Path(path_type=Path)
 
@@ -80,7 +82,7 @@ def diff_command(old: Path, new: Path, as_json: bool) -> int:
         answer = {"differs": not diff.is_empty, "answers": diff.answers.words()}
         click.echo(json.dumps({**answer, **asdict(diff)}, indent=2))
     else:
-        click.echo("\n".join(diff_lines(diff)))
+        click.echo("\n".join(diff_lines(diff, width_of(sys.stdout))))
     return 0 if diff.is_empty else 1
 
 
@@ -99,5 +101,5 @@ def warn_if_edited(document: Plan, path: Path) -> str | None:
     if document.digest == content:
         return None
     words = f"plan was edited: digest says {document.digest}, content is {content}"
-    click.echo(f"warning: {path}: {words}", err=True)
+    say(f"warning: {path}: {words}", err=True)
     return words

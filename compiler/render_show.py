@@ -8,7 +8,13 @@ from rich.text import Text
 
 from plancc.compiler.pins import is_pin_row
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells, inks_used
-from plancc.compiler.summary import count_words, layer_range, proof_words, value_words
+from plancc.compiler.summary import (
+    count_words,
+    has_idle_rows,
+    layer_range,
+    proof_words,
+    value_words,
+)
 from plancc.ir.plan import Alternative, Plan, PlanDevice, Stage, StageTime
 from plancc.ir.units import format_bytes, format_ns
 
@@ -41,12 +47,13 @@ def _header(plan: Plan) -> Text:
     run = plan.runtime
     count = len({rank.device for stage in plan.stages for rank in stage.ranks})
     kv = "" if run.kv_dtype == run.dtype else f", kv {run.kv_dtype}"
+    idle = " (longer than the context)" if has_idle_rows(plan) else ""
     return Text.assemble(
         (plan.model.name, "bold"),
         f" on {plan.inputs.topology.name}: {count_words(len(plan.stages), 'stage')} on "
         f"{count_words(count, 'device')}, plan {plan.digest[:12]}\n",
         f"context {run.context}, {count_words(run.slots, 'slot')}, "
-        f"prefill chunk {run.prefill_chunk}, {run.dtype}{kv}",
+        f"prefill chunk {run.prefill_chunk}{idle}, {run.dtype}{kv}",
     )
 
 

@@ -46,6 +46,19 @@ def summary_lines(plan: Plan, output: str | None) -> tuple[str, ...]:
     )
 
 
+def has_idle_rows(plan: Plan) -> bool:
+    """Whether steps have room for more rows than any prompt, or all slots, can have."""
+    run = plan.runtime
+    return run.prefill_chunk > max(run.context, run.slots)
+
+
+def idle_rows_sentence(plan: Plan) -> str:
+    run = plan.runtime
+    return (f"a prefill chunk of {run.prefill_chunk} rows is longer than the context of "
+            f"{run.context}, and the rest of it takes room for nothing: --prefill-chunk "
+            f"{run.context} does the same")  # fmt: skip
+
+
 def _objective_words(plan: Plan) -> str:
     """What was optimised, where that is not a token of one stream; a context is told anyway."""
     prefill = plan.predicted.prefill

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from plancc.ir.errors import PlanccError
+from plancc.ir.terminal import say
 
 BROKEN, INTERRUPTED = 3, 130
 
@@ -25,7 +26,7 @@ def exit_code_of(run: Callable[[], object]) -> int:
     try:
         result = run()
     except PlanccError as error:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()

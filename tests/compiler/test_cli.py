@@ -80,6 +80,14 @@ def test_compile_writes_the_plan_and_three_lines_to_stderr(
     ]  # fmt: skip
 
 
+def test_compile_notes_a_chunk_that_is_longer_than_the_context(
+    documents: tuple[Path, Path], run: Run
+) -> None:
+    done = run("compile", *documents, "--context", 64, "--prefill-chunk", 80, "-o", "-")
+    assert done.err.startswith("note: a prefill chunk of 80 rows is longer than the context of 64")
+    assert json.loads(done.out)["runtime"]["prefill_chunk"] == 80
+
+
 def test_a_plan_may_go_to_stdout(documents: tuple[Path, Path], run: Run) -> None:
     done = run("compile", *documents, *ASK, "-o", "-")
     assert done.out == tiny_plan().to_json()

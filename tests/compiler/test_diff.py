@@ -192,3 +192,15 @@ def test_a_rendered_diff_is_as_reviewed(golden: Callable[[str, str], None]) -> N
     one = tiny_plan(**TWO, stage_layers=(3, 3))
     two = tiny_plan(devices=("d2", "d1"), stage_layers=(4, 2), slots=2, head="first")
     golden("diff.txt", "\n".join(plain(diff_plans(one, two))) + "\n")
+
+
+@pytest.mark.parametrize("screen", [60, 80, 100])
+def test_at_a_terminal_long_lines_go_on_under_their_own_column(screen: int) -> None:
+    diff = diff_plans(tiny_plan(**TWO), tiny_plan(devices=("d1", "d2"), slots=3, context=96))
+    whole = plain(diff)
+    lines = [click.unstyle(line) for line in diff_lines(diff, screen)]
+    assert max(map(len, whole)) > 80
+    assert max(map(len, lines)) <= screen
+    assert " ".join(lines).split() == " ".join(whole).split()
+    column = len("  ") + max(len(section.title) for section in diff.sections) + len("  ")
+    assert all(line[column - 1] == " " for line in lines if line.startswith("  "))

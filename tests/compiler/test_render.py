@@ -15,7 +15,7 @@ from rich.console import Console
 from plancc.compiler.render_bars import FREE, PARTS, bar_bytes, bar_cells
 from plancc.compiler.render_show import show_plan
 from plancc.compiler.render_text import text_lines
-from plancc.compiler.summary import summary_lines
+from plancc.compiler.summary import has_idle_rows, idle_rows_sentence, summary_lines
 from plancc.ir.plan import Ledger, Plan, PlanDevice
 
 TWO = {"devices": ("d0", "d1"), "stage_layers": (3, 3), "head": "last"}
@@ -171,6 +171,24 @@ def test_the_summary_is_three_lines() -> None:
     assert lines[0] == (f"wrote a.plan.json {plan.digest[:12]}: d0 layers 0..2 | d1 layers 3..5")
     assert lines[1].startswith("tightest: d1")
     assert "latency proven optimal" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("context", "chunk", "slots", "is_said"),
+    [(64, 64, 1, False), (64, 65, 1, True), (8, 10, 10, False)],
+)
+def test_a_chunk_longer_than_any_step_is_said_to_take_room_for_nothing(
+    context: int, chunk: int, slots: int, is_said: bool
+) -> None:
+    flags = {"context": context, "slots": slots, "devices": ("d2",)}
+    plan = tiny_plan(prefill_chunk=chunk, **flags)
+    assert has_idle_rows(plan) == is_said
+    assert (f"prefill chunk {chunk} (longer than the context), " in shown(plan)) == is_said
+    if is_said:
+        shorter = tiny_plan(prefill_chunk=context, **flags)
+        assert shorter.devices[0].ledger.total < plan.devices[0].ledger.total
+        assert shorter.predicted == plan.predicted
+        assert f"--prefill-chunk {context} does the same" in idle_rows_sentence(plan)
 
 
 def test_the_summary_and_the_screen_say_what_a_round_of_all_streams_is_worth() -> None:
