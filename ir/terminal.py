@@ -1,6 +1,7 @@
 """Long lines at a terminal: broken between words, with what goes on set in by two."""
 
 import os
+import re
 import sys
 import textwrap
 from typing import TextIO
@@ -9,6 +10,8 @@ import click
 
 NARROWEST = 40  # columns; what a narrower window shows is broken by the terminal itself
 USUAL = 80
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]iB|[mu]?s|%)(?![a-z]))")
+_GLUE = "\0"  # keeps a number and its unit on one line
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -41,5 +44,7 @@ def _broken(line: str, width: int) -> str:
         return line
     words = line.lstrip(" ")
     indent = " " * (len(line) - len(words))
-    return textwrap.fill(words, width, initial_indent=indent, subsequent_indent=indent + "  ",
-                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    text = textwrap.fill(_BEFORE_UNIT.sub(_GLUE, words), width, initial_indent=indent,
+                         subsequent_indent=indent + "  ", break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
+    return text.replace(_GLUE, " ")

@@ -46,6 +46,14 @@ def test_a_word_that_is_too_long_stays_whole() -> None:
     assert path in wrapped(f"error: {path}: no such file", 60).split("\n")[1]
 
 
+@pytest.mark.parametrize("width", range(NARROWEST, 80))
+def test_a_number_keeps_its_unit(width: int) -> None:
+    parts = ", ".join(f"{i} slots or {i}.5 MiB in {i} ms at 9 %" for i in range(9))
+    for line in wrapped(parts, width).split("\n"):
+        assert not line.lstrip().startswith(("MiB", "ms", "%"))
+        assert len(line) <= width
+
+
 def test_a_terminal_says_its_width_and_columns_win(
     terminal: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
