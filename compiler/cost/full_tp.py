@@ -6,7 +6,8 @@ state. After the mixer and after the MLP the devices exchange fp32 partial rows:
 layer    = max over devices of [each kernel at 1/n of its bytes and flops; KV and state / n;
            launches of mixer and MLP, and EXCHANGE_LAUNCHES an exchange]
            + 2 exchanges (1 where there is no MLP) of rows x hidden_size x 4 bytes a device
-step     = layers + embed + head at 1/n
+step     = layers + embed + head at 1/n; what all compute at once in a decode step takes as many
+           times as long as the devices' row of exchanges says
 bytes    = (weights + KV + state + embed + head) / n + other blocks + workspace
            + LINK_SLOTS x step rows x hidden_size x 4 bytes from each of n, a device
 """
@@ -51,12 +52,15 @@ def full_tp_step_ns(model: ModelShape, topology: Topology, names: Sequence[str],
     assert len(names) > 1, "full TP needs at least two devices"
     devices = [_device(topology, name) for name in names]
     exchange = full_tp_exchange_ns(model, topology, names, work.rows)
-    layers = sum(
+    computing = sum(
         max(_layer_ns(model, device, index, work, len(names)) for device in devices)
-        + _exchanges(layer) * exchange
-        for index, layer in enumerate(model.layers)
+        for index in range(len(model.layers))
     )
-    return layers + max(_ends_ns(model, device, work, len(names)) for device in devices)
+    computing += max(_ends_ns(model, device, work, len(names)) for device in devices)
+    measured = topology.exchange(names)
+    if measured is not None and work.prompt is None:
+        computing = measured.at_once_ns(computing)
+    return computing + exchange * sum(_exchanges(layer) for layer in model.layers)
 
 
 def full_tp_exchange_ns(

@@ -77,6 +77,19 @@ def test_a_measured_exchange_wins_over_the_links() -> None:
     assert full_tp_exchange_ns(model(), machine(2, exchanges=rows), ("d0", "d1"), 1) == 33_000
 
 
+def test_what_all_compute_at_once_in_a_decode_step_is_slowed_and_a_prompt_is_not() -> None:
+    points = ((1, 33.0), (10**9, 33.0))
+    rows = [Exchange(group=("d0", "d1"), points=points, slowdown=slow) for slow in (1, 1.5)]
+    alone, slowed = (machine(2, exchanges=(row,)) for row in rows)
+    computing_ns = (LAYERS * (30_000_000 + 100_000) + 10_000_000) / 2 / 1000
+    more_ns = [
+        full_tp_step_ns(model(), slowed, ("d0", "d1"), one)
+        - full_tp_step_ns(model(), alone, ("d0", "d1"), one)
+        for one in (work(), Work(1, 100, "bfloat16", prompt=100))
+    ]
+    assert more_ns == [pytest.approx(computing_ns / 2, abs=30), 0]
+
+
 def test_bytes_are_an_nth_of_what_is_cut_and_the_rows_of_everyone() -> None:
     ask = filled(context=1024, slots=2)
     cut = LAYERS * (30_000_000 + 2 * 1024 * 1000) + 18_000_000
