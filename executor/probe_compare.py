@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plancc.ir.curve import Points
+from plancc.ir.curve import Curve, Points
 from plancc.ir.exchange import Exchange
 from plancc.ir.topology import Device, Topology
 from plancc.ir.units import format_bytes
@@ -80,8 +80,15 @@ def _device_changes(old: Device, new: Device) -> Iterator[Change]:
 
 def _exchange_changes(old: Topology, new: Exchange) -> Iterator[Change]:
     was = next((exchange for exchange in old.exchanges if exchange.group == new.group), None)
-    if was is not None:
-        yield from _time_changes(f"exchange {','.join(new.group)}", new.points, was.curve().us)
+    if was is None:
+        return
+    what = f"exchange {','.join(new.group)}"
+    yield from _time_changes(what, new.points, was.curve().us)
+    if was.owned_points is not None:
+        owned_us = Curve(was.owned_points).us
+        yield from _time_changes(f"{what} with an owner", new.owned_points, owned_us)
+    if max(was.slowdown, new.slowdown) > 1:  # of cards it is not measured
+        yield Change(f"{what} slowdown", was.slowdown, new.slowdown, "times")
 
 
 def _rate_changes(

@@ -115,6 +115,22 @@ def test_equal_measurements_are_no_changes() -> None:
     assert {row.percent for row in rows} == {0.0}
 
 
+def test_what_a_group_loses_at_once_and_to_an_owner_is_compared_too() -> None:
+    points = ((64, 300.0),)
+    before, after = (
+        build_topology().model_copy(update={"exchanges": (
+            Exchange(group=("cpu0", "cpu1"), points=points, owned_points=((64, us),),
+                     slowdown=slow),)})
+        for us, slow in ((100.0, 1.2), (150.0, 1.5))
+    )  # fmt: skip
+    assert describe_changes(changes(before, after)).splitlines() == [
+        "exchange cpu0,cpu1 with an owner of 64 B  100 -> 150 us  (+50.0 %)",
+        "exchange cpu0,cpu1 slowdown               1.2 -> 1.5 times  (+25.0 %)",
+        "2 of 17 numbers moved by 3 % or more",
+    ]
+    assert len(changes(build_topology(), after)) == 16  # a file from before says nothing of owners
+
+
 def test_a_rate_is_compared_at_sizes_that_only_one_file_has() -> None:
     denser = build_topology(read_points=((MIB, 100.0), (2 * MIB, 200.0), (4 * MIB, 400.0)))
     rows = [row for row in changes(build_topology(), denser) if row.what == "cpu0 read of 2.0 MiB"]
