@@ -27,9 +27,6 @@ class Limits:
     most: int | None = None
 
 
-NO_LIMITS = Limits()
-
-
 class Chains:
     """The DP for one column set, one way to fold costs and one set of limits."""
 
