@@ -79,18 +79,24 @@ class Between:
             for group in groups:
                 on_step(f"exchange {','.join(group)}")
                 found.append(self._exchange_inside(worker, group, links))
-        alone = [worker for worker in self._workers if len(worker.devices) == 1]
-        if len(alone) > 1:
-            on_step("exchange")
-            found.append(self._exchange(alone))
+        for workers in self._apart():
+            on_step(f"exchange {','.join(worker.name for worker in workers)}")
+            found.append(self._exchange(workers))
         return tuple(found)
+
+    def _apart(self) -> list[list[WorkerDevices]]:
+        """Processes of one device each by kind, where there are several: kinds share no group."""
+        alone = [worker for worker in self._workers if len(worker.devices) == 1]
+        kinds = dict.fromkeys(worker.kind for worker in alone)
+        groups = [[worker for worker in alone if worker.kind == kind] for kind in kinds]
+        return [group for group in groups if len(group) > 1]
 
     def num_steps(self) -> int:
         """How often `on_step` is called by links and exchanges."""
-        count, alone = len(self._home), sum(len(w.devices) == 1 for w in self._workers)
+        count = len(self._home)
         several = [len(w.devices) for w in self._workers if len(w.devices) > 1]
         groups = sum(n * (n - 1) // 2 + (n > 2) for n in several)
-        return count * (count - 1) + len(several) + groups + (alone > 1)
+        return count * (count - 1) + len(several) + groups + len(self._apart())
 
     def _inside(self, source: str, target: str) -> dict[str, Any]:
         ends = {"source": source, "target": target}
@@ -163,7 +169,7 @@ class Between:
         return Exchange(group=group, points=rounded_points(rising(points)))
 
     def _exchange(self, workers: Sequence[WorkerDevices]) -> Exchange:
-        """Of ranks that compute as in a run, the first of them in turn as an owner."""
+        """Of ranks that compute as in a run, the first of them as an owner too."""
         peers = [self._workers.index(worker) for worker in workers]
         request = {"do": "exchange", "sizes": HOP_SIZES, "peers": peers,
                    "times": _ROUNDS * self._times}  # fmt: skip

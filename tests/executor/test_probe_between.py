@@ -140,6 +140,18 @@ def test_cpu_devices_tell_each_other_what_they_lose_together() -> None:
     assert pool.asked[-1]["peers"] == [0, 1]
 
 
+def test_one_card_is_not_of_the_group_of_cpu_devices() -> None:
+    """No plan has both in one group, and the CPU devices' own row would be missing."""
+    pool, steps = FakePool(), list[str]()
+    asked = between(pool, ("gpu0",), ("cpu0",), ("cpu1",))
+    (row,) = asked.exchanges((), steps.append)
+    assert row.group == ("cpu0", "cpu1")
+    assert pool.asked[-1]["peers"] == [1, 2]
+    assert asked.num_steps() == 6 + len(steps)
+    pair = between(pool, ("gpu0",), ("cpu0",))
+    assert (pair.exchanges((), silent), pair.num_steps()) == ((), 2)
+
+
 def test_a_card_and_a_cpu_device_are_joined_by_a_network_link() -> None:
     pool = FakePool()
     asked = between(pool, ("gpu0", "gpu1"), ("cpu0",))
