@@ -33,8 +33,8 @@ class Stepper:
 
 
 def fill(weights: torch.Tensor) -> None:
-    """Write random numbers into a norm's gains, or a matrix [rows, columns]: some rows again and
-    again, since to draw them takes a CPU longer than to step.
+    """Write ones into a norm's gains; random numbers into a matrix [rows, columns], of some rows
+    again and again, since to draw all takes a CPU longer than to step.
 
     Tensor cores that multiply equal numbers take less power, and run an H200 a seventh faster.
     Pages of the host that were never written would all be one page.

@@ -5,8 +5,6 @@ of finished subtrees find no room in registers: they wait in memory (waiting.py)
 all of them. The order of the sums is that of tree.py whatever the tiling.
 """
 
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,7 +24,7 @@ from plancc.kernels.gpu.prompt_tilings import (
     waiting_size,
     waiting_slots,
 )
-from plancc.kernels.gpu.tree import merges_after, push_tile, share_start
+from plancc.kernels.gpu.tree import levels, merges_after, push_tile, share_start, widest_tile
 from plancc.kernels.gpu.waiting import add_held, add_waiting, complete, push_waiting
 
 Span = tuple[int, int]
@@ -162,7 +160,7 @@ def prompt_tree(
     first, end = node or (0, len(bounds) - 1)
     assert k == bounds[end] - bounds[first], f"{k} columns for tiles [{first}, {end})"
     assert rows == 1 or x.stride(0) == w.stride(0), f"{x.stride(0)} and {w.stride(0)} apart"
-    widest = _widest(bounds)
+    widest = widest_tile(bounds)
     are_alike = (bounds[-1] // group) % (len(bounds) - 1) == 0
     tiling = fitting(tiling, x, w, widest, is_even=are_alike)
     tiles = end - first
@@ -178,13 +176,8 @@ def prompt_tree(
         _tree, (programs,), xs, ws, bias, before, out, waiting if each else None,
         rows if num_rows is None else num_rows, N=n, PITCH=w.stride(0), OUT_PITCH=out.stride(0),
         WHOLE=place[0], OF=place[1], FIRST=place[2],
-        GROUP=group, TILES=tiles, LEVELS=max(1, (tiles - 1).bit_length()),
+        GROUP=group, TILES=tiles, LEVELS=levels(tiles),
         BLOCKS=-(-widest // tiling.block_k), EVEN=are_alike and widest % tiling.block_k == 0,
         HELD=tiling.held, SLOTS=waiting_slots(tiling, tiles), WARPS=tiling.warps,
         **constants(tiling),
     )  # fmt: skip
-
-
-@cache
-def _widest(bounds: tuple[int, ...]) -> int:
-    return max(b - a for a, b in pairwise(bounds))
