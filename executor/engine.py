@@ -163,8 +163,8 @@ class Engine:
         self, slot: int, position: int, tokens: tuple[int, ...], fed: Drawn | None, request: Request
     ) -> None:  # fmt: skip
         pages = self._pages.grow(slot, position + 1)
-        self._ranks.decode(Step("decode", (slot,), (position,), tokens, pages, fed=fed,
-                                is_timed=request.wants_times))  # fmt: skip
+        self._ranks.begin(Step("decode", (slot,), (position,), tokens, pages, fed=fed,
+                               is_timed=request.wants_times))  # fmt: skip
         self._drain()
 
     def _draw(self) -> Drawn | None:
@@ -174,8 +174,7 @@ class Engine:
 
     def _submit(self, step: Step) -> None:
         self._fly(at_most=self._in_flight - 1)
-        self._driver.submit(step)
-        self._ranks.advance()
+        self._ranks.begin(step)
 
     def _drain(self) -> None:
         """Return when no step is under way."""

@@ -37,6 +37,7 @@ from plancc.ir.manifest import ModelShape
 
 _TINY_BYTES = 8 * 2**10
 _TINY_POINT = (_TINY_BYTES, 0.01)  # us: of so few bytes nothing is left beside the launch
+_FIRST_STEPS = 2  # compile, and make a graph where a device has that
 _LEAST_TIMES = 3
 _LEAST_US = 0.1
 _ENTER_LAUNCHES = 2
@@ -160,7 +161,8 @@ class RankProbe:
 
     def _step_times(self, stepper: Stepper) -> list[float]:
         """us of steps in the scale's seconds: decode steps, or prompts of some rows."""
-        stepper.us()
+        for _ in range(_FIRST_STEPS):
+            stepper.us()
         once_us = stepper.us()
         count = max(1, min(int(self._scale.batch_s * 1e6 / once_us), _MOST_STEPS))
         times: list[float] = []

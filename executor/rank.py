@@ -50,6 +50,7 @@ class Rank:
     times: RankTimes = field(default_factory=RankTimes)
     tail: Callable[[Flight], None] | None = None  # launches what is left of a decode step, as one
     output: torch.Tensor | None = None
+    _begun: Step | None = None
 
     @property
     def num_flights(self) -> int:
@@ -57,7 +58,7 @@ class Rank:
 
     def submit(self, step: Step) -> None:
         """Begin a step; at the driver only, which needs no news of it."""
-        self._begin(step)
+        self.begin(step)
         self._flights.append(Flight(step))
 
     def advance(self) -> bool:
@@ -92,19 +93,13 @@ class Rank:
             self.outlets[link].send_message(ask)
         digest = self.model.kv_digest
         layers = self.kv_layers if ask.wants_kv else ()
-        self.on_report(
-            RankReport(
-                rank=self.seat.rank,
-                is_finite=self._is_finite(),
-                run_ns=self.times.run_ns,
-                exchange_ns=self.times.exchange_ns,
-                sent=self.times.sent_ns,
-                received=self.times.received_ns,
-                peak_bytes=self.model.peak_bytes(),
-                device_name=self.model.device_name(),
-                kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
-            )
-        )
+        self.on_report(RankReport(
+            rank=self.seat.rank, is_finite=self._is_finite(), run_ns=self.times.run_ns,
+            exchange_ns=self.times.exchange_ns, sent=self.times.sent_ns,
+            received=self.times.received_ns, peak_bytes=self.model.peak_bytes(),
+            device_name=self.model.device_name(),
+            kv_sha256={layer: digest(layer, ask.slot, ask.num_tokens) for layer in layers},
+        ))  # fmt: skip
 
     def _is_finite(self) -> bool:
         """Whether the output of the last segment was."""
@@ -118,8 +113,11 @@ class Rank:
     def _before_exchange(self) -> frozenset[int]:
         return runs_before_exchange(self.seat.program)
 
-    def _begin(self, step: Step) -> None:
-        """A prompt that starts at position 0 is a new tenant of its slot."""
+    def begin(self, step: Step) -> None:
+        """Once a step. A prompt that starts at position 0 is a new tenant of its slot."""
+        if step is self._begun:
+            return
+        self._begun = step
         if step.phase == "prompt" and step.positions[0] == 0:
             self.model.admit(step.slots[0])
             self.times.clear()
@@ -176,7 +174,7 @@ class Rank:
         while inlet.has_arrived():
             message = inlet.take_message()
             if isinstance(message, Step):
-                self._begin(message)
+                self.begin(message)
                 flight.step = message
                 if flight.is_decode:
                     self.times.mark_received((link,), self._now_of_news())

@@ -17,7 +17,8 @@ from plancc.executor.step import Step
 class LocalRanks:
     """`news` is set by the inlets of a process that serves several ranks of a run of several.
 
-    `recorder`, where the devices have one and all ranks are here, launches decode steps as one.
+    `recorder`, where the devices have one and all ranks are here, launches steps as one: decode,
+    and prompts of one stage. Of several, one is at a chunk while the next is at another.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class LocalRanks:
         self.are_all_here = are_all_here  # of the plan
         self._stamps: dict[Hashable, list[RankTimes]] = {}
         self._launches = 0
+        self._is_one_stage = len({rank.seat.stage for rank in ranks}) == 1
 
     def allocated_bytes(self) -> dict[str, dict[str, int]]:
         """By device and ledger column; seats of one device add up."""
@@ -45,17 +47,16 @@ class LocalRanks:
                 row[column] = row.get(column, 0) + size
         return total
 
-    def decode(self, step: Step) -> None:
-        """Begin a decode step at the driver; alone, as nothing else is under way."""
+    def begin(self, step: Step) -> None:
+        """Begin a step at the driver; of decode alone, as nothing else is under way."""
         assert self.driver is not None
-        if self._recorder is None:
+        if self._recorder is None or not (step.phase == "decode" or self._is_one_stage):
             self.driver.submit(step)
             self.advance()
             return
         for rank in self.ranks:
+            rank.begin(step)
             rank.model.begin(step)
-            if step.is_timed:
-                rank.model.set_clock()
         launches = self._launches
         self.driver.on_logits(step, self._recorder.run(step, lambda: self._launch(step)))
         self._pulse.progress += 1

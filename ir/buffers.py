@@ -29,6 +29,8 @@ SQUARES_COLUMNS = 32
 """Columns of a residual row whose squares are one sum."""
 SAMPLE_PIECES = 64
 """Pieces of a row of logits, each with its best."""
+CHUNK_NUMBERS = 3
+"""Of a prompt chunk: its first position, its rows, its slot. Decode rows have two numbers each."""
 DRAWS = 4
 """Draws of tokens that are kept: the host is at most two steps behind."""
 ALLOCATIONS = 2
@@ -173,7 +175,7 @@ def _chunk_buffers(
         "waiting": waiting_bytes(_most_tiles(layers), rows, model.hidden_size, itemsize),
         "partials": 2 * decode * model.hidden_size * _FP32,
         "counters": max(squares, decode) * _INT32,
-        "control": (2 * decode + rows) * _INT32,
+        "control": (max(2 * decode, CHUNK_NUMBERS) + rows) * _INT32,
     }
     buffers |= _split_buffers(model, layers, capacity) | _rotary_buffers(model, rows)
     buffers |= _page_tables(model, capacity)

@@ -117,16 +117,18 @@ class Wire(Protocol):
 
 
 class Recorder(Protocol):
-    """Decode steps of all ranks of a process, or what one rank does of them, launched as one."""
+    """Steps of all ranks of a process, or what one rank does of them, launched as one."""
 
     def key(self, step: Step) -> Hashable:
-        """Steps of one key have the same launches: as many rows, and reaching about as far."""
+        """Steps of one key have the same launches: as many rows, and reaching about as far; of a
+        prompt, about as many rows."""
 
     def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """The result of a decode step that every rank has begun: what `launch` returns.
+        """The result of a step that every rank has begun: what `launch` returns.
 
         Launches of a former step of its key are repeated instead. Else `launch` is called twice,
-        and the stamps of the second time are told anew by every repetition.
+        and the stamps of the second time are told anew by every repetition; once for a chunk of a
+        prompt whose key was not met before.
         """
 
 

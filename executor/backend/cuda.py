@@ -6,7 +6,7 @@ where it reads. A decode step is a CUDA graph for each number of rows and length
 two): of all ranks of this process, or of a segment. Eager launches give the same bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from plancc.executor.backend.cuda_cache import allocate_cache
 from plancc.executor.backend.cuda_devices import device_of, new_stream
 from plancc.executor.backend.cuda_drawn import DeviceTokens, Drawer
 from plancc.executor.backend.cuda_exchange import CudaExchange
-from plancc.executor.backend.cuda_graphs import StepGraphs
+from plancc.executor.backend.cuda_graphs import SegmentGraphs, StepGraphs
 from plancc.executor.backend.cuda_limits import check_runnable
 from plancc.executor.backend.cuda_link import CudaLink
 from plancc.executor.backend.cuda_scratch import allocate_scratch
@@ -95,11 +95,11 @@ class CudaRank:
         rows = step_rows(runtime.slots, runtime.prefill_chunk)
         self.exchange = (CudaExchange(group, rows, runtime.slots, model.hidden_size, dtype, device)
                          if group else None)  # fmt: skip
+        self.graphs = SegmentGraphs(is_used=uses_graphs, is_cuda=is_cuda)
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
-                                  self._scratch, self._staging, self.exchange,
+                                  self._scratch, self._staging, self.graphs, self.exchange,
                                   runtime.prefill_chunk)  # fmt: skip
-        self._graphs: dict[Any, Any] = {}
-        self._uses_graphs, self.is_recorded = uses_graphs and is_cuda, False
+        self._uses_graphs = uses_graphs and is_cuda
         self._clock = DeviceClock(self.stream) if self.stream else None
         self._begun: Step | None = None
         self._checked: Step | None = None
@@ -149,7 +149,7 @@ class CudaRank:
 
     def run(self, run: Run, step: Step, hidden: torch.Tensor | None) -> torch.Tensor:
         assert step is self._begun, "a step is begun before it runs"
-        num_rows, wants = step.num_rows, run.head and step.wants_logits
+        num_rows, wants = self._num_rows(step), run.head and step.wants_logits
         self._check_pages(step)
         with self.on_stream():
             has_sum = self.exchange is not None and self.exchange.begin(run)
@@ -159,9 +159,8 @@ class CudaRank:
             if step.phase == "decode":
                 self._decode(run, power_of_two(num_rows), max(step.positions), wants)
             else:
-                self._segments.prompt(run, num_rows, step.slots[0], step.positions[0],
-                                      wants_logits=wants)  # fmt: skip
-        ended = self.exchange.end(run, step) if self.exchange else None
+                self._segments.prompt(run, num_rows, wants_logits=wants)
+        ended = self.exchange.end(run, num_rows) if self.exchange else None
         if ended is not None:
             return ended
         if not run.head:
@@ -194,7 +193,7 @@ class CudaRank:
         return self._clock.now()
 
     def set_clock(self) -> None:
-        if self._clock is not None and not self.is_recorded:
+        if self._clock is not None and not self.graphs.is_paused:
             self._clock.set()
 
     def wait(self) -> None:
@@ -205,14 +204,24 @@ class CudaRank:
         """Tokens of rows up to a position, to a power of two, so that graphs are few."""
         return max(_LEAST_REACH, power_of_two(position + 1))
 
+    def filled(self, num_rows: int) -> int:
+        """Rows of a chunk that are computed for so many."""
+        return self._segments.filled(num_rows)
+
+    def _num_rows(self, step: Step) -> int:
+        """Rows that come and go: of a chunk that a graph is made of, for all chunks like it."""
+        if step.phase == "decode" or not self.graphs.is_paused:
+            return step.num_rows
+        return self.filled(step.num_rows)
+
     def _incoming(self, run: Run, step: Step, hidden: torch.Tensor) -> torch.Tensor:
         """Where a segment reads its rows: where they are, if the kernels can and nothing else will
         stand there when their launches are repeated; else in scratch."""
         if run.part == "mlp":
             assert self.exchange is not None
-            return self.exchange.bring(step, hidden, self._scratch["incoming"])
+            return self.exchange.bring(self._num_rows(step), hidden, self._scratch["incoming"])
         is_whole = step.phase == "prompt" or step.num_rows == power_of_two(step.num_rows)
-        is_fixed = step.phase == "prompt" or self.is_recorded or not self._uses_graphs
+        is_fixed = step.phase == "prompt" or self.graphs.is_paused or not self._uses_graphs
         if hidden.device == self.device and is_whole and is_fixed:
             return hidden
         here = self._scratch["incoming"]
@@ -230,20 +239,9 @@ class CudaRank:
 
     def _decode(self, run: Run, num_rows: int, longest: int, wants: bool) -> None:
         reach = self.reach(longest)
-        key = (run, num_rows, reach, wants, self.exchange.key if self.exchange else ())
-        self._graph(key, lambda: self._segments.decode(run, num_rows, reach, wants_logits=wants))
 
-    def _graph(self, key: Any, launch: Callable[[], None]) -> None:
-        """Replay what was captured under `key`, or run it now and capture it for the next time."""
-        if not self._uses_graphs or self.is_recorded:
-            launch()
-            return
-        if key in self._graphs:
-            self._graphs[key].replay()
-            return
-        launch()  # compiles what is new; its results are this step's
-        self.wait()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
-            launch()
-        self._graphs[key] = graph
+        def launch() -> None:
+            self._segments.decode(run, num_rows, reach, wants_logits=wants)
+
+        key = (run, num_rows, reach, wants, self.exchange.key if self.exchange else ())
+        self.graphs.run(key, launch, num_layers=run.layers[1] - run.layers[0])

@@ -11,7 +11,6 @@ import torch
 from plancc.executor.backend.cuda_memory import Shape, allocate, total_bytes
 from plancc.executor.group import Group, root_merges
 from plancc.executor.row_views import RowViews
-from plancc.executor.step import Step
 from plancc.ir.instruction import Run
 from plancc.ir.sizes import LINK_SLOTS
 from plancc.ir.tiles import Span, subtree_roots
@@ -20,12 +19,10 @@ from plancc.kernels.gpu.norm import CHUNK
 from plancc.kernels.gpu.partials import partials
 from plancc.kernels.gpu.prompt_down import prompt_partials
 from plancc.kernels.gpu.roots import add_roots
-from plancc.kernels.gpu.tape import Tapes
 from plancc.kernels.gpu.tilings import Tiling, power_of_two
 
 Tensor = torch.Tensor
 _FP32 = 4
-_MOST_COPIES = 256  # of different numbers of rows
 
 
 class CudaExchange:
@@ -59,7 +56,6 @@ class CudaExchange:
         self._slots = RowViews(buffers["partials"])
         self._slot = 0
         self._parts: tuple[Tensor, ...] = ()
-        self._copies = Tapes(_MOST_COPIES)
 
     @property
     def is_pending(self) -> bool:
@@ -78,22 +74,21 @@ class CudaExchange:
             self._slot = (self._slot + 1) % LINK_SLOTS
         return self.is_pending
 
-    def end(self, run: Run, step: Step) -> Tensor | None:
+    def end(self, run: Run, num_rows: int) -> Tensor | None:
         """Once a run is launched: what it ends with that the group exchanges."""
         self._parts = ()
         if run.part == "mixer":
             assert self.normed is not None
-            return self.normed[: self.normed_rows(step.num_rows)]
-        return self._rows(step.num_rows) if _ends_with_partials(run) else None
+            return self.normed[: self.normed_rows(num_rows)]
+        return self._rows(num_rows) if _ends_with_partials(run) else None
 
-    def bring(self, step: Step, normed: Tensor, room: Tensor) -> Tensor:
+    def bring(self, num_rows: int, normed: Tensor, room: Tensor) -> Tensor:
         """Normed rows as an owner's kernels left them, for this rank's to read: its own where they
         are, another's in `room`, since a product reads them many times."""
         if self.group.is_owner:
             return normed
-        here = room[: self.normed_rows(step.num_rows)]
-        key = (normed.data_ptr(), here.data_ptr(), len(here))
-        self._copies.run(key, (), lambda: copy_rows(normed, here))
+        here = room[: self.normed_rows(num_rows)]
+        copy_rows(normed, here)
         return here
 
     def cut_normed(self, normed: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -118,13 +113,12 @@ class CudaExchange:
 
     def add(
         self, residual: Tensor, gained: Tensor | None = None, squares: Tensor | None = None,
-        gain: Tensor | None = None, *, num_rows: int | None = None,
+        gain: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Launch the sum of what `take` was given, as kernels.gpu.roots adds it. Rows that only
         fill up a step have no partial rows where there is no room for them."""
         count = min(residual.shape[0], self._max_rows)
-        add_roots(self._parts, self._merges, residual[:count], gained, squares, gain,
-                  num_rows=num_rows)  # fmt: skip
+        add_roots(self._parts, self._merges, residual[:count], gained, squares, gain)
 
     def decode(
         self, x: Tensor, down: Tensor, tiling: Tiling, bounds: tuple[int, ...], group: int, *,
@@ -137,11 +131,11 @@ class CudaExchange:
 
     def prompt(
         self, x: Tensor, down: Tensor, bounds: tuple[int, ...], group: int, *,
-        waiting: Tensor | None, num_rows: int,
+        waiting: Tensor | None,
     ) -> None:  # fmt: skip
-        """The same for prompt rows; waiting and num_rows as in prompt_down."""
+        """The same for prompt rows; waiting as in prompt_down."""
         prompt_partials(x, down, self._rows(x.shape[0]), roots=self._roots, bounds=bounds,
-                        group=group, waiting=waiting, num_rows=num_rows)  # fmt: skip
+                        group=group, waiting=waiting)  # fmt: skip
 
     def _rows(self, count: int) -> Tensor:
         return self._slots.at(self._slot, count)

@@ -7,6 +7,7 @@ import torch
 
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_exchange import CudaExchange
+from plancc.executor.backend.cuda_graphs import SegmentGraphs
 from plancc.executor.backend.cuda_prompt import Prompts
 from plancc.executor.backend.cuda_rows import LayerRows, Rows, tiles_of
 from plancc.executor.backend.cuda_scratch import Scratch
@@ -21,6 +22,7 @@ from plancc.kernels.gpu.enter import enter
 from plancc.kernels.gpu.join import join
 from plancc.kernels.gpu.linear import linear
 from plancc.kernels.gpu.mlp import gate_up
+from plancc.kernels.gpu.prompt_tilings import filled_rows
 from plancc.kernels.gpu.tilings import Tiling, tiling
 
 Tensor = torch.Tensor
@@ -41,6 +43,7 @@ class Segments:
     cache: DeviceCache
     scratch: Scratch
     staging: Staging
+    graphs: SegmentGraphs
     exchange: CudaExchange | None = None
     chunk_rows: int = 0
     incoming: Tensor | None = None  # rows that the next segment begins with, if it does not embed
@@ -52,30 +55,41 @@ class Segments:
             gain = self._gain(run, run.layers[0])
             self.exchange.add(rows.hidden, rows.gained, rows.squares, gain)
         elif run.part != "mlp":
-            self._enter(run, num_rows, self.staging.positions[:num_rows], 0)
+            self._enter(run, num_rows, self.staging.positions[:num_rows], None)
         for index in range(*run.layers):
             self._decode_layer(run, index, num_rows, reach)
         if run.head and wants_logits:
             self._head(num_rows)
 
-    def prompt(self, run: Run, num_rows: int, slot: int, first: int, *, wants_logits: bool) -> None:
-        """As decode, for rows of one slot from position `first` on; logits of the last row."""
-        has_sum = self.exchange is not None and self.exchange.is_pending
-        if not has_sum and run.part != "mlp":
-            self._enter(run, num_rows, None, first)
-        self._prompts.launch(run, num_rows, slot, first)
-        if run.head and wants_logits:
-            self._prompt_head(run, num_rows)
+    def prompt(self, run: Run, num_rows: int, *, wants_logits: bool) -> None:
+        """As decode, for the rows of a chunk; logits of the last one."""
+        filled = self.filled(num_rows)
+        source = None if run.embed or self._has_sum else self.incoming
+        key = ("prompt", run, filled, wants_logits, None if source is None else source.data_ptr(),
+               self.exchange.key if self.exchange else ())  # fmt: skip
 
-    def _prompt_head(self, run: Run, num_rows: int) -> None:
-        self.scratch["last"].copy_(self.scratch["hidden"][num_rows - 1 : num_rows])
+        def launch() -> None:
+            self._prompt(run, filled, wants_logits=wants_logits)
+
+        self.graphs.run(key, launch, num_layers=run.layers[1] - run.layers[0])
+
+    def _prompt(self, run: Run, filled: int, *, wants_logits: bool) -> None:
+        if not self._has_sum and run.part != "mlp":
+            self._enter(run, filled, None, self.staging.chunk)
+        self._prompts.launch(run, filled)
+        if run.head and wants_logits:
+            self._prompt_head(run)
+
+    def _prompt_head(self, run: Run) -> None:
         rows, s = self.rows.at(run.layers[0], 1), self.scratch
         gain = self.weights.buffers["final_norm"]
-        enter(s["last"], None, None, rows.hidden, rows.gained, rows.squares, gain, s.inv_freq,
-              s.factors, s["angles"])  # fmt: skip
+        enter(s["hidden"], None, None, s["last"], rows.gained, rows.squares, gain, s.inv_freq,
+              s.factors, s["angles"], self.staging.chunk, is_last=True)  # fmt: skip
         self._head(1)
 
-    def _enter(self, run: Run, num_rows: int, positions: Tensor | None, first: int) -> None:
+    def _enter(
+        self, run: Run, num_rows: int, positions: Tensor | None, chunk: Tensor | None
+    ) -> None:
         s, rows = self.scratch, self.rows.at(run.layers[0], num_rows)
         source, tokens = self.incoming, None
         if run.embed:
@@ -83,7 +97,7 @@ class Segments:
         assert source is not None
         enter(source, tokens, positions, rows.hidden, rows.gained, rows.squares,
               self._gain(run, run.layers[0]), s.inv_freq, s.factors, s["angles"],
-              first_position=first)  # fmt: skip
+              chunk)  # fmt: skip
 
     def _decode_layer(self, run: Run, index: int, num_rows: int, reach: int) -> None:
         if run.part != "mlp":
@@ -161,6 +175,12 @@ class Segments:
                tiling=tiling("head", self._itemsize, num_rows, self.model.hidden_size,
                              self._card))  # fmt: skip
 
+    def filled(self, num_rows: int) -> int:
+        """Rows of a chunk that are computed for so many."""
+        filled = min(filled_rows(num_rows, self._itemsize), self.chunk_rows)
+        assert num_rows <= filled, f"a chunk of {num_rows} rows, room for {self.chunk_rows}"
+        return filled
+
     @cached_property
     def rows(self) -> LayerRows:
         return LayerRows(self.model, self.scratch, self.exchange.share if self.exchange else None)
@@ -168,7 +188,12 @@ class Segments:
     @cached_property
     def _prompts(self) -> Prompts:
         return Prompts(self.model.layers, self._eps, self._by_layer, self.cache, self.scratch,
-                       self.rows, self.exchange, self.chunk_rows)  # fmt: skip
+                       self.rows, self.staging.chunk, self.exchange)  # fmt: skip
+
+    @property
+    def _has_sum(self) -> bool:
+        """Whether the next segment begins with a group's partial rows."""
+        return self.exchange is not None and self.exchange.is_pending
 
     @property
     def _eps(self) -> float:

@@ -9,6 +9,7 @@ import torch
 from plancc.executor.backend.cuda_cache import DeviceCache
 from plancc.executor.backend.cuda_drawn import DeviceTokens
 from plancc.executor.step import Step
+from plancc.ir.buffers import CHUNK_NUMBERS
 from plancc.kernels.gpu.control import take_control
 
 _PIECES = 4  # steps that the host may be ahead
@@ -17,18 +18,21 @@ _NOBODY = -1  # the position of a row that only fills up
 
 
 class Staging:
-    """`positions`, `slots` [most rows of decode] and `token_ids` [rows] live on the device."""
+    """On the device: `positions`, `slots` [most rows of decode]; of a prompt in their place `chunk`
+    [3], its first position, rows and slot; `token_ids` [rows]."""
 
     def __init__(
         self, control: torch.Tensor, decode_rows: int, cache: DeviceCache,
         stream: torch.cuda.Stream | None,
     ) -> None:  # fmt: skip
-        """control: int32 on the device, for positions, slots and tokens."""
+        """control: int32 on the device, for all of them."""
         self._cache, self._decode_rows, self._stream = cache, decode_rows, stream
         self._control, is_cuda = control, stream is not None
         self.positions = self._control[:decode_rows]
         self.slots = self._control[decode_rows : 2 * decode_rows]
-        self.token_ids = self._control[2 * decode_rows :]
+        self._before_tokens = max(2 * decode_rows, CHUNK_NUMBERS)
+        self.chunk = self._control[:CHUNK_NUMBERS]
+        self.token_ids = self._control[self._before_tokens :]
         size = len(self._control) + cache.host_pages.numel()
         size += -size % _ALIGN  # pieces begin alike: one kernel reads them all
         self._host = torch.zeros(_PIECES, size, dtype=torch.int32, pin_memory=is_cuda)
@@ -46,13 +50,13 @@ class Staging:
         tokens = None
         if isinstance(step.fed, DeviceTokens):
             tokens = step.fed.seen_from(self._control.device, self._stream)
-        take_control(host[:length], tokens, self._control, first=2 * self._decode_rows)
+        take_control(host[:length], tokens, self._control, first=self._before_tokens)
         self._send_pages(host[len(self._control) :], self._cache.note(step.pages))
         if done is not None:
             done.record(self._stream)
 
     def _fill(self, host: torch.Tensor, step: Step, num_rows: int) -> int:
-        first = 2 * self._decode_rows
+        first = self._before_tokens
         if step.phase == "decode":
             fill = num_rows - step.num_rows
             positions = (*step.positions, *(_NOBODY,) * fill)
@@ -61,6 +65,9 @@ class Staging:
             host[self._decode_rows : self._decode_rows + num_rows] = torch.tensor(
                 slots, dtype=torch.int32
             )
+        else:
+            numbers = (step.positions[0], step.num_rows, step.slots[0])
+            host[:CHUNK_NUMBERS] = torch.tensor(numbers, dtype=torch.int32)
         if isinstance(step.fed, DeviceTokens):
             return first
         host[first : first + step.num_rows] = torch.tensor(step.ids(), dtype=torch.int32)

@@ -33,24 +33,26 @@ def _write_angles(
         tl.store(at + HALF, (tl.sin(angle) * factor).to(tl.float32), mask=i < HALF)
 
 
-@entry(["first_position", "stride"])
+@entry(["stride"])
 def _enter(
     source: tensor, token_ids: tensor, positions: tensor, residual: tensor, gained: tensor,
     squares: tensor, gain: tensor, inv_freq: tensor, factors: tensor, angles: tensor,
-    stride: tensor, first_position: tensor,
+    chunk: tensor, stride: tensor,
     N: tl.constexpr, WIDTH: tl.constexpr, ROPES: tl.constexpr, HALF: tl.constexpr,
-    HALF_PAD: tl.constexpr, OVERLAP: tl.constexpr,
+    HALF_PAD: tl.constexpr, LAST: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     let_next_start(OVERLAP)
     wait_for_previous(OVERLAP)
     row = tl.program_id(0)
-    position = first_position + row
+    at = row.to(tl.int64)
     if positions is not None:
         position = tl.load(positions + row)
+    else:
+        position, last = tl.load(chunk) + row, tl.load(chunk + 1).to(tl.int64) - 1
+        at = last if LAST else tl.minimum(at, last)
     _write_angles(position, row, inv_freq, factors, angles, stride, ROPES, HALF, HALF_PAD)
-    at = row.to(tl.int64)
     if token_ids is not None:
-        at = tl.maximum(tl.load(token_ids + row), 0).to(tl.int64)  # -1: nobody will look at it
+        at = tl.maximum(tl.load(token_ids + at), 0).to(tl.int64)  # -1: nobody will look at it
     columns = tl.arange(0, WIDTH)
     r = tl.load(source + at * N + columns, mask=columns < N, other=0.0).to(tl.float32)
     gains = tl.load(gain + columns, mask=columns < N, other=0.0)
@@ -61,19 +63,23 @@ def _enter(
 def enter(
     source: torch.Tensor, token_ids: torch.Tensor | None, positions: torch.Tensor | None,
     residual: torch.Tensor, gained: torch.Tensor, squares: torch.Tensor, gain: torch.Tensor,
-    inv_freq: torch.Tensor, factors: torch.Tensor, angles: torch.Tensor, *, first_position: int = 0,
+    inv_freq: torch.Tensor, factors: torch.Tensor, angles: torch.Tensor,
+    chunk: torch.Tensor | None = None, *, is_last: bool = False,
 ) -> None:  # fmt: skip
     """residual [rows, N] = rows of `source`: those of token_ids, or the first ones.
 
     It follows what came from elsewhere, so it overlaps with nothing before it.
-    positions: int32 [rows] on the device, or None for first_position, + 1, ... inv_freq: float64
-    [ropes, half]; factors: float64 [ropes]; angles: float32 [ropes, rows or more, 2, half].
+    positions: int32 [rows] on the device; None for the rows of a chunk, which is as in
+    prompt_attention: where it has fewer, its last row stands again in the others, so that they are
+    numbers too. is_last: one row, the chunk's last. inv_freq: float64 [ropes, half]; factors:
+    float64 [ropes]; angles: float32 [ropes, rows or more, 2, half].
     """
+    assert (positions is None) != (chunk is None), "rows of decode or of a chunk"
     num_rows, n = residual.shape
     ropes, half = inv_freq.shape
     launch(
         _enter, (num_rows,), source, token_ids, positions, residual, gained, squares, gain,
-        inv_freq, factors, angles, angles.stride(0), first_position, N=n,
+        inv_freq, factors, angles, chunk, angles.stride(0), N=n,
         WIDTH=max(32, power_of_two(n)), ROPES=ropes, HALF=half,
-        HALF_PAD=power_of_two(max(half, 1)), warps=8, overlaps=False,
+        HALF_PAD=power_of_two(max(half, 1)), LAST=is_last, warps=8, overlaps=False,
     )  # fmt: skip

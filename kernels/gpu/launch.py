@@ -8,7 +8,6 @@ kernel before the last: a product lets the next kernel start only after it has w
 """
 
 import os
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.card import card_at
 from plancc.kernels.gpu.jit import kernel
-from plancc.kernels.gpu.tape import Launch, Tape, Varying
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _INTERPRETED = tl.constexpr(IS_INTERPRETED)
@@ -36,40 +34,11 @@ def launch(
     No product and sum are fused unasked: the same expression gives the same bits everywhere.
 
     What was compiled is kept for arguments of the same kinds: to find it by them takes a third of
-    the time that Triton needs. A tape that is running keeps the launch, with addresses for tensors:
-    to ask for one, and whose it is, takes as long as to hand on five.
+    the time that Triton needs.
     """
-    marked = args
-    if Tape.running is not None:
-        args = _plain(kernel, args)
     if IS_INTERPRETED:
-        run: Launch = partial(kernel[grid], OVERLAP=False, **constants)
-        run(*args)
-        if Tape.running is not None:
-            Tape.running.keep(run, list(marked))
+        kernel[grid](*args, OVERLAP=False, **constants)
         return
-    run, values = _run(kernel, grid, args, warps, stages, overlaps, constants)
-    if Tape.running is not None:
-        Tape.running.keep(run, [*map(_address, marked), *values], args)
-
-
-def _plain(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments of the first time; one that varies is of no other kind the next time."""
-    of = kernel.kwargs["do_not_specialize"] if IS_INTERPRETED else kernel.do_not_specialize
-    for name, arg in zip(kernel.arg_names, args, strict=False):
-        assert not isinstance(arg, Varying) or name in of, f"{name} is specialized and may not vary"
-    return tuple(int(arg) if isinstance(arg, Varying) else arg for arg in args)
-
-
-def _address(arg: Any) -> Any:
-    return arg.data_ptr() if type(arg) is _Tensor else arg
-
-
-def _run(
-    kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], warps: int, stages: int,
-    overlaps: bool, constants: dict[str, Any],
-) -> tuple[Launch, list[Any]]:  # fmt: skip
-    """Launch; what launches it again, and its arguments after those given."""
     ordinal = torch.cuda.current_device()
     overlaps = overlaps and card_at(ordinal).can_overlap
     constants["OVERLAP"] = overlaps
@@ -77,16 +46,13 @@ def _run(
     known = _COMPILED.get(key)
     if known is None:
         values = [constants[name] for name in kernel.arg_names[len(args) :]]
-        compiled = kernel[grid](
+        _COMPILED[key] = kernel[grid](
             *args, num_warps=warps, num_stages=stages, launch_pdl=overlaps, enable_fp_fusion=False,
             **constants,
-        )  # fmt: skip
-        _COMPILED[key] = compiled, values
-        return compiled[(*grid, 1, 1)[:3]], values
+        ), values  # fmt: skip
+        return
     compiled, values = known
-    run = compiled[(*grid, 1, 1)[:3]]
-    run(*args, *values)
-    return run, values
+    compiled[(*grid, 1, 1)[:3]](*args, *values)
 
 
 def can_overlap() -> bool:

@@ -2,6 +2,7 @@
 
 A row walks blocks of BLOCK_N keys aligned to position 0 with a running maximum. A block that it
 does not see changes nothing, so its bits depend neither on the rows beside it nor on the chunk.
+Where the chunk stands is read on the device, so that a graph serves every chunk of as many blocks.
 Refused: head_dim over 256.
 """
 
@@ -14,21 +15,28 @@ from triton.language import tensor
 
 from plancc.kernels.gpu.attend import LEAST, key_rows
 from plancc.kernels.gpu.card import Card, card_of
-from plancc.kernels.gpu.jit import entry
+from plancc.kernels.gpu.jit import entry, kernel
 from plancc.kernels.gpu.launch import launch, product, wait_for_previous
 from plancc.kernels.gpu.rotary import load_rotated
 from plancc.kernels.gpu.tilings import power_of_two
 
 
-@entry(["first", "num_rows", "slot", "num_pages", "capacity"])
+@kernel
+def _load_chunk(chunk: tensor) -> Any:
+    """(position of the first row, rows, slot)."""
+    return tl.load(chunk), tl.load(chunk + 1), tl.load(chunk + 2)
+
+
+@entry(["num_pages", "capacity"])
 def _append(
-    qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, first: tensor,
-    num_rows: tensor, slot: tensor, num_pages: tensor, capacity: tensor,
+    qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, chunk: tensor,
+    num_pages: tensor, capacity: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
     BLOCK_M: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
+    first, num_rows, slot = _load_chunk(chunk)
     head = tl.program_id(1)
     rows, columns = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, WIDTH)
     wide, is_row = rows.to(tl.int64)[:, None], rows < num_rows
@@ -44,16 +52,16 @@ def _append(
     tl.store(values + at, v.to(values.dtype.element_ty), mask=is_in)
 
 
-@entry(["first", "num_rows", "slot", "num_pages", "capacity", "window"])
+@entry(["num_pages", "capacity", "window"])
 def _attention(
     qkv: tensor, angles: tensor, pages: tensor, keys: tensor, values: tensor, out: tensor,
-    first: tensor, num_rows: tensor, slot: tensor, num_pages: tensor, capacity: tensor,
-    window: tensor, scale: tensor,
+    chunk: tensor, num_pages: tensor, capacity: tensor, window: tensor, scale: tensor,
     NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, ROTARY: tl.constexpr,
     HALF: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, RING: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
+    first, num_rows, slot = _load_chunk(chunk)
     STRIDE: tl.constexpr = KV_HEADS * HEAD_DIM
     # The longest first: what is left over at the end is short.
     block, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
@@ -95,16 +103,17 @@ def _attention(
 
 def prompt_attention(
     qkv: torch.Tensor, angles: torch.Tensor, pages: torch.Tensor, keys: torch.Tensor,
-    values: torch.Tensor, out: torch.Tensor, *, first: int, page_tokens: int, capacity: int,
-    window: int | None, rotary_dim: int, slot: int = 0, num_rows: int | None = None,
+    values: torch.Tensor, out: torch.Tensor, chunk: torch.Tensor, *, page_tokens: int,
+    capacity: int, window: int | None, rotary_dim: int,
 ) -> None:  # fmt: skip
     """Append the rows' K and V; out [rows, heads x dim] attends to the slot's keys before each.
 
-    The rows stand at first, first + 1, ... of one slot. pages: int32 [slots, n]; num_rows as in
-    prompt_tree; the rest is as in attention.attention.
+    chunk: int32 [3] on the device: the first row's position, how many of the rows count, which
+    stand at it, the next position and so on, and their slot. pages: int32 [slots, n]; the rest is
+    as in attention.attention.
     """
     rows, dim, kv_heads = qkv.shape[0], keys.shape[2], keys.shape[1]
-    where = (first, rows if num_rows is None else num_rows, slot, pages.shape[-1], capacity)
+    where = (chunk, pages.shape[-1], capacity)
     heads = qkv.shape[1] // dim - 2 * kv_heads
     assert dim <= 256, f"head_dim {dim}: expected at most 256"
     sizes = {

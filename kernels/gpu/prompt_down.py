@@ -13,23 +13,21 @@ Span = tuple[int, int]
 
 def prompt_down(
     x: torch.Tensor, w: torch.Tensor, residual: torch.Tensor, *, bounds: tuple[int, ...],
-    group: int, waiting: torch.Tensor | None, num_rows: int | None = None,
+    group: int, waiting: torch.Tensor | None,
 ) -> None:  # fmt: skip
     """residual [rows, N] += x [rows, K] times w [N, K], rounded once; bounds as in join.join.
 
     waiting: float32, scratch for sums of tiles, what is in it does not matter; the more, the more
     programs run (prompt_tilings.waiting_size). None where the model's numbers are float32.
-    num_rows as in prompt_tree.
     """
     how = down_tiling(x.element_size(), card_of(x.device), len(x), len(w))
     prompt_tree(x, w, None, residual, residual, bounds=bounds, group=group, tiling=how,
-                waiting=waiting, num_rows=num_rows)  # fmt: skip
+                waiting=waiting)  # fmt: skip
 
 
 def prompt_partials(
     x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, *, roots: Sequence[Span],
     bounds: tuple[int, ...], group: int, waiting: torch.Tensor | None,
-    num_rows: int | None = None,
 ) -> None:  # fmt: skip
     """out float32 [rows, roots, N] from x [rows, K] and w [N, K]: see partials.partials.
 
@@ -42,4 +40,4 @@ def prompt_partials(
     for number, root in enumerate(roots):
         at = slice(bounds[root[0]] - bounds[first], bounds[root[1]] - bounds[first])
         prompt_tree(x[:, at], w[:, at], None, None, out[:, number], bounds=bounds, group=group,
-                    tiling=how, waiting=waiting, node=root, num_rows=num_rows)  # fmt: skip
+                    tiling=how, waiting=waiting, node=root)  # fmt: skip

@@ -51,15 +51,14 @@ def _gate_up(
 
 
 def prompt_gate_up(
-    x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, *, tiling: PromptTiling | None = None,
-    num_rows: int | None = None,
-) -> None:  # fmt: skip
-    """out [rows, N] = silu(x gate) * (x up), rounded; w [2 N, K]: gate, then up. All contiguous;
-    num_rows as in prompt_tree."""
+    x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, *, tiling: PromptTiling | None = None
+) -> None:
+    """out [rows, N] = silu(x gate) * (x up), rounded; w [2 N, K]: gate, then up. All
+    contiguous."""
     n, k = w.shape[0] // 2, w.shape[1]
     tiling = tiling or gate_up_tiling(x.element_size(), card_of(x.device), len(x), n)
     tiling = fitting(tiling, x, w, k, is_even=True)
     blocks = -(-x.shape[0] // tiling.block_m) * -(-n // tiling.block_n)
     xs, ws = sources(x, w, tiling)
-    launch(_gate_up, (programs_of(tiling, blocks, x.device),), xs, ws, out,
-           x.shape[0] if num_rows is None else num_rows, N=n, K=k, **constants(tiling))  # fmt: skip
+    launch(_gate_up, (programs_of(tiling, blocks, x.device),), xs, ws, out, x.shape[0],
+           N=n, K=k, **constants(tiling))  # fmt: skip

@@ -43,31 +43,30 @@ def _linear(
 
 def prompt_linear(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
-    out: torch.Tensor, *, num_rows: int | None = None,
+    out: torch.Tensor,
 ) -> None:  # fmt: skip
     """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
 
-    All contiguous; num_rows as in prompt_tree.
+    All contiguous.
     """
     n, k = w.shape
     how = plain_tiling(x.element_size(), card_of(x.device), x.shape[0], n)
     how = fitting(how, x, w, k, is_even=True)
     if how.copies:
-        prompt_tree(x, w, bias, before, out, bounds=(0, k), group=1, tiling=how, waiting=None,
-                    num_rows=num_rows)  # fmt: skip
+        prompt_tree(x, w, bias, before, out, bounds=(0, k), group=1, tiling=how, waiting=None)
     else:
-        linear_by_pointers(x, w, bias, before, out, tiling=how, num_rows=num_rows)
+        linear_by_pointers(x, w, bias, before, out, tiling=how)
 
 
 def linear_by_pointers(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
-    out: torch.Tensor, *, tiling: PromptTiling, num_rows: int | None = None,
+    out: torch.Tensor, *, tiling: PromptTiling,
 ) -> None:  # fmt: skip
     """As prompt_linear, a program for every block; out may be float32 too."""
     n, k = w.shape
     programs = -(-x.shape[0] // tiling.block_m) * -(-n // tiling.block_n)
     launch(
-        _linear, (programs,), x, w, bias, before, out,
-        x.shape[0] if num_rows is None else num_rows, N=n, K=k, BLOCK_M=tiling.block_m,
-        BLOCK_N=tiling.block_n, BLOCK_K=tiling.block_k, warps=tiling.warps, stages=tiling.stages,
+        _linear, (programs,), x, w, bias, before, out, x.shape[0], N=n, K=k,
+        BLOCK_M=tiling.block_m, BLOCK_N=tiling.block_n, BLOCK_K=tiling.block_k, warps=tiling.warps,
+        stages=tiling.stages,
     )  # fmt: skip

@@ -11,15 +11,13 @@ from plancc.kernels.gpu.launch import launch, wait_for_previous
 from plancc.kernels.gpu.tilings import power_of_two
 
 
-@entry(["num_rows"])
+@entry()
 def _norm(
-    x: tensor, gain: tensor, out: tensor, num_rows: tensor, eps: tensor,
+    x: tensor, gain: tensor, out: tensor, eps: tensor,
     N: tl.constexpr, WIDTH: tl.constexpr, OVERLAP: tl.constexpr,
 ) -> Any:  # fmt: skip
     wait_for_previous(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
-    if row >= num_rows:
-        return
     columns = tl.arange(0, WIDTH)
     r = tl.load(x + row * N + columns, mask=columns < N, other=0.0).to(tl.float32)
     gains = tl.load(gain + columns, mask=columns < N, other=0.0).to(tl.float32)
@@ -28,14 +26,7 @@ def _norm(
              mask=columns < N)  # fmt: skip
 
 
-def norm(
-    x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor, *, eps: float,
-    num_rows: int | None = None,
-) -> None:  # fmt: skip
-    """out [rows, N] = x / sqrt(mean(x^2) + eps) * gain, rounded once.
-
-    num_rows: as in prompt_tree.
-    """
+def norm(x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor, *, eps: float) -> None:
+    """out [rows, N] = x / sqrt(mean(x^2) + eps) * gain, rounded once."""
     width = power_of_two(x.shape[1])
-    launch(_norm, (x.shape[0],), x, gain, out, x.shape[0] if num_rows is None else num_rows, eps,
-           N=x.shape[1], WIDTH=width, warps=8)  # fmt: skip
+    launch(_norm, (x.shape[0],), x, gain, out, eps, N=x.shape[1], WIDTH=width, warps=8)

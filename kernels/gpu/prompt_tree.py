@@ -145,7 +145,7 @@ def _tree(
 def prompt_tree(
     x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, before: torch.Tensor | None,
     out: torch.Tensor, *, bounds: tuple[int, ...], group: int, tiling: PromptTiling,
-    waiting: torch.Tensor | None, node: Span | None = None, num_rows: int | None = None,
+    waiting: torch.Tensor | None, node: Span | None = None,
 ) -> None:  # fmt: skip
     """out [rows, N] = x [rows, K] times w [N, K], plus bias [N], plus `before` (out or None).
 
@@ -153,8 +153,7 @@ def prompt_tree(
     its group; (0, K) is a plain product. node: x and w have the columns of these tiles alone, a
     node of the tree. Rows may be apart, those of x as far as those of w. waiting: float32, of
     waiting_size numbers for one program or more, None where that is 0; what is in it does not
-    matter, and kernels that run one after the other may share it. num_rows: of the rows those that
-    count, all if None; nothing is written to the others, and it does not matter what is in them.
+    matter, and kernels that run one after the other may share it.
     """
     (rows, k), n = x.shape, w.shape[0]
     first, end = node or (0, len(bounds) - 1)
@@ -174,7 +173,7 @@ def prompt_tree(
     xs, ws = sources(x, w, tiling)
     launch(
         _tree, (programs,), xs, ws, bias, before, out, waiting if each else None,
-        rows if num_rows is None else num_rows, N=n, PITCH=w.stride(0), OUT_PITCH=out.stride(0),
+        rows, N=n, PITCH=w.stride(0), OUT_PITCH=out.stride(0),
         WHOLE=place[0], OF=place[1], FIRST=place[2],
         GROUP=group, TILES=tiles, LEVELS=levels(tiles),
         BLOCKS=-(-widest // tiling.block_k), EVEN=are_alike and widest % tiling.block_k == 0,

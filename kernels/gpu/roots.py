@@ -83,14 +83,13 @@ def _add_roots(
 def add_roots(
     parts: Sequence[torch.Tensor], merges: Sequence[int], residual: torch.Tensor,
     gained: torch.Tensor | None = None, squares: torch.Tensor | None = None,
-    gain: torch.Tensor | None = None, *, num_rows: int | None = None,
+    gain: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """residual [rows, N] += the sum of all roots, rounded once.
 
     parts: float32 [rows or more, roots, N] of each rank, in tile order; merges: for each root of
     all of them how many nodes of the tree end with it, besides itself. gained and squares are
     written for the norm with `gain` that comes next, as in `join`; prompt rows have none.
-    num_rows: of residual those that count, all if None; parts need no other rows than these.
     """
     rows, n = residual.shape
     assert 1 <= len(parts) <= MAX_RANKS, f"{len(parts)} ranks: expected 1 to {MAX_RANKS}"
@@ -101,7 +100,7 @@ def add_roots(
     height, width = (1, _PROMPT_COLUMNS) if gained is None else (4, CHUNK)
     launch(
         _add_roots, (-(-n // width), -(-rows // height)), *padded, residual, gained, squares, gain,
-        rows if num_rows is None else num_rows, N=n, ROOTS=len(ranks), RANKS=ranks, PLACES=places,
+        rows, N=n, ROOTS=len(ranks), RANKS=ranks, PLACES=places,
         COUNTS=sizes, MERGES=tuple(merges), LEVELS=_levels(merges), ROWS=height, WIDTH=width,
         NEXT=can_overlap(), warps=4, overlaps=False,
     )  # fmt: skip

@@ -1,12 +1,9 @@
 """A TP group of CUDA ranks in Triton's interpreter: the bits of one rank, whatever the shares."""
 
 import os
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
-from unittest.mock import patch
 
 os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are made
 
@@ -16,6 +13,7 @@ from plancc_checkpoints import TinyLlama
 from plancc_cpu_ranks import CpuRanks, runtime_of, tiny_model
 from plancc_gpu_groups import GpuGroup
 from plancc_gpu_ranks import GpuRanks
+from plancc_replays import counted_replays
 
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.executor.group import Group
@@ -23,7 +21,6 @@ from plancc.ir.errors import BadInput
 from plancc.ir.groups import exchange_buffer_bytes, partial_row_bytes
 from plancc.ir.sizes import LINK_SLOTS, hidden_row_bytes
 from plancc.kernels.gpu.launch import IS_INTERPRETED
-from plancc.kernels.gpu.tape import Tape, Tapes
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 
@@ -70,28 +67,22 @@ def tenants(ranks: CpuRanks) -> list[torch.Tensor]:
 
 @cache
 def launched() -> tuple[list[torch.Tensor], list[list[str]]]:
-    """By one rank, from no tape."""
-    with patch.object(Tapes, "run", lambda tapes, key, values, launch: launch(*values)):
-        ranks = GpuRanks(*tiny_model(ODD), context=16, slots=2, chunk=4)
-        return tenants(ranks), [ranks.kv_digests(slot) for slot in (0, 1)]
+    """By one rank, each chunk by itself."""
+    ranks = GpuRanks(*tiny_model(ODD), context=16, slots=2, chunk=4, graphs=False)
+    return tenants(ranks), [ranks.kv_digests(slot) for slot in (0, 1)]
 
 
 @pytest.mark.parametrize(("mixer", "borders"), [("replicated", (1,)), ("owned", (1, 2))])
-def test_chunks_that_a_group_launches_from_tapes_have_the_bits_of_launched_ones(
-    mixer: Literal["replicated", "owned"], borders: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+def test_chunks_of_a_group_repeat_launches_with_the_same_bits(
+    mixer: Literal["replicated", "owned"], borders: tuple[int, ...]
 ) -> None:
+    """They are frozen as in a graph."""
     expected, digests = launched()
-    play, played = Tape.play, Counter[int]()
-
-    def counted(tape: Tape, values: Sequence[int]) -> None:
-        played.update([id(tape)] if values else [])  # copies have none
-        play(tape, values)
-
-    monkeypatch.setattr(Tape, "play", counted)
     group = GpuGroup(*tiny_model(ODD), borders, mixer=mixer, context=16, slots=2, chunk=3)
-    assert all(torch.equal(a, b) for a, b in zip(tenants(group), expected, strict=True))
+    with counted_replays() as replays:
+        assert all(torch.equal(a, b) for a, b in zip(tenants(group), expected, strict=True))
     assert [group.kv_digests(slot) for slot in (0, 1)] == digests
-    assert max(played.values()) == 3, "of eight chunks two are recorded, one a turn"
+    assert max(replays.values()) == 3, "of eight chunks two are the first, one a turn"
 
 
 def test_rows_that_only_fill_a_step_up_need_no_room() -> None:

@@ -1,7 +1,6 @@
 """The CUDA backend in Triton's interpreter, against the CPU backend, which shares no kernel."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,10 +13,10 @@ import torch
 from plancc_checkpoints import TinyLlama
 from plancc_cpu_ranks import CpuRanks, tiny_model
 from plancc_gpu_ranks import GpuRanks
+from plancc_replays import counted_replays
 
 from plancc.ir.errors import BadInput
 from plancc.kernels.gpu.launch import IS_INTERPRETED
-from plancc.kernels.gpu.tape import Tape, Tapes
 
 pytestmark = pytest.mark.skipif(not IS_INTERPRETED, reason="kernels were made for a card before")
 
@@ -61,12 +60,9 @@ TWO_STAGES = (replace(SMALL, num_layers=2, sliding_window=9, dtype="float16"), (
 
 @contextmanager
 def launched_kernel_by_kernel() -> Iterator[None]:
-    """Chunks have no tape, and no rows but their own."""
-    filled = "plancc.executor.backend.cuda_prompt.filled_rows"
-    with (
-        patch.object(Tapes, "run", lambda tapes, key, values, launch: launch(*values)),
-        patch(filled, lambda num_rows, itemsize: num_rows),
-    ):
+    """Chunks have no rows but their own."""
+    filled = "plancc.executor.backend.cuda_segment.filled_rows"
+    with patch(filled, lambda num_rows, itemsize: num_rows):
         yield
 
 
@@ -84,26 +80,27 @@ def kv_of(ranks: GpuRanks) -> list[torch.Tensor]:
             for plane in (layer.keys, layer.values)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "times"), [(ONE_STAGE, [3, 1]), (TWO_STAGES, [5, 5])])
-def test_chunks_of_any_number_of_rows_are_launched_from_tapes_with_the_same_bits(
+@pytest.mark.parametrize(("case", "times"), [(ONE_STAGE, [1, 3]), (TWO_STAGES, [5])])
+def test_chunks_of_any_number_of_rows_repeat_launches_with_the_same_bits(
     case: tuple[TinyLlama, tuple[int, ...], int, tuple[int, ...]], times: list[int]
 ) -> None:
-    """Of six chunks all but the first to fill so many blocks. What is in rows that only fill up is
-    no number, in every buffer, and KV is as it was where no token is."""
+    """Of six chunks all but the first to fill so many blocks, from launches that are frozen as in a
+    graph. What is in rows that only fill up is no number, in every buffer, and KV is as it was
+    where no token is."""
     spec, cuts, chunk, lengths = case
-    plain, ranks = (GpuRanks(*tiny_model(spec), context=80, slots=2, chunk=chunk, cuts=cuts)
-                    for _ in range(2))  # fmt: skip
+    plain, ranks = (GpuRanks(*tiny_model(spec), context=80, slots=2, chunk=chunk, cuts=cuts,
+                             graphs=graphs) for graphs in (False, True))  # fmt: skip
     with launched_kernel_by_kernel():
         expected = chunks_of(lengths, plain)
-    play, played = Tape.play, Counter[Tape]()
     for rank in ranks.ranks:
         for buffer in ("incoming", "hidden", "gained", "qkv", "attended", "activated", "angles"):
             rank._scratch[buffer].fill_(float("nan"))
-    with patch.object(Tape, "play", lambda tape, at: (played.update([tape]), play(tape, at))):
+    with counted_replays() as replays:
         found = chunks_of(lengths, ranks)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(kv_of(ranks), kv_of(plain), strict=True))
-    assert list(played.values()) == times
+    of_first = [count for key, count in replays.items() if key[0] == "prompt" and key[1].embed]
+    assert sorted(of_first) == times
 
 
 def test_biases_of_an_mlp_are_refused_by_name() -> None:

@@ -74,36 +74,35 @@ def test_down_is_the_tree_over_tiles(dtype: str, k: int, tiles: int, group: int)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_rows_that_do_not_count_are_left_alone(dtype: str) -> None:
-    """Whatever is in them; the others have the bits that they have by themselves."""
+def test_what_other_rows_hold_changes_no_bit_of_a_row(dtype: str) -> None:
+    """Rows that only fill a chunk up are computed with it, and may hold anything."""
     make, rows, few = Maker(DTYPES[dtype]), 70, 5
     bounds = tile_bounds(32, 1, 3)
     x, w, gain = make.normal(rows, 32), make.weights(40, 32), make.normal(32)
     x[few:] = float("nan")
     room = waiting_room(make, rows, 40, 3)
     kernels: dict[str, tuple[int, Callable[..., None]]] = {
-        "norm": (32, lambda x, out, **count: norm(x, gain, out, eps=EPS, **count)),
-        "linear": (40, lambda x, out, **count: prompt_linear(x, w, None, out, out, **count)),
-        "gate, up": (20, lambda x, out, **count: prompt_gate_up(x, w, out, **count)),
-        "down": (40, lambda x, out, **count: prompt_down(x, w, out, bounds=bounds, group=1,
-                                                         waiting=room, **count)),
+        "norm": (32, lambda x, out: norm(x, gain, out, eps=EPS)),
+        "linear": (40, lambda x, out: prompt_linear(x, w, None, out, out)),
+        "gate, up": (20, lambda x, out: prompt_gate_up(x, w, out)),
+        "down": (40, lambda x, out: prompt_down(x, w, out, bounds=bounds, group=1, waiting=room)),
     }  # fmt: skip
     for name, (width, kernel) in kernels.items():
         out = torch.full((rows, width), 3.0, dtype=make.dtype)
         alone = out[:few].clone()
-        kernel(x, out, num_rows=few)
+        kernel(x, out)
         kernel(x[:few], alone)
         assert torch.equal(out[:few], alone), name
-        assert (out[few:] == 3).all(), name
 
 
-def test_the_sum_of_roots_asks_for_rows_that_count_and_no_others() -> None:
+def test_the_sum_of_roots_changes_the_rows_it_is_given_and_no_others() -> None:
     make = Maker(torch.float16)
-    residual, parts = make.normal(70, 32), [make.normal(5, 1, 32, dtype=torch.float32)] * 2
-    expected = residual.clone()
-    add_roots(parts, [0, 1], expected[:5])
-    add_roots(parts, [0, 1], residual, num_rows=5)
-    assert torch.equal(residual, expected)
+    residual, parts = make.normal(70, 32), [make.normal(70, 1, 32, dtype=torch.float32)] * 2
+    expected, before = residual[:5].clone(), residual[5:].clone()
+    add_roots([part[:5].clone() for part in parts], [0, 1], expected)
+    add_roots(parts, [0, 1], residual[:5])
+    assert torch.equal(residual[:5], expected)
+    assert torch.equal(residual[5:], before)
 
 
 SHAPES = {
@@ -131,9 +130,9 @@ def test_a_chunk_is_of_the_slot_that_is_said() -> None:
     for rows, table, slot in ((3, pages[1:], 0), (40, pages, 1)):
         keys, values = (torch.ones(96, 2, 16) for _ in range(2))
         out = torch.full((rows, 4 * 16), 3.0)
-        prompt_attention(qkv[:rows], angles, table, keys, values, out, first=16, page_tokens=16,
-                         capacity=48, window=None, rotary_dim=heads.rotary, slot=slot,
-                         num_rows=3)  # fmt: skip
+        prompt_attention(qkv[:rows], angles, table, keys, values, out, make.numbers(16, 3, slot),
+                         page_tokens=16, capacity=48, window=None,
+                         rotary_dim=heads.rotary)  # fmt: skip
         assert (out[3:] == 3).all()
         found.append([out[:3], keys, values])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
@@ -144,5 +143,5 @@ def test_heads_that_are_too_wide_are_refused() -> None:
     with pytest.raises(AssertionError, match="head_dim 288"):
         prompt_attention(make.normal(1, 3 * 288), make.normal(1, 2, 1), make.ints(1),
                          make.normal(16, 1, 288), make.normal(16, 1, 288), make.normal(1, 288),
-                         first=0, page_tokens=16, capacity=16, window=None,
+                         make.numbers(0, 1, 0), page_tokens=16, capacity=16, window=None,
                          rotary_dim=0)  # fmt: skip

@@ -61,6 +61,9 @@ class Maker:
     def ints(self, *shape: int) -> torch.Tensor:
         return torch.zeros(shape, dtype=torch.int32, device=self.device)
 
+    def numbers(self, *numbers: int) -> torch.Tensor:
+        return torch.tensor(numbers, dtype=torch.int32, device=self.device)
+
 
 def waiting_room(make: Maker, num_rows: int, n: int, tiles: int) -> torch.Tensor | None:
     """As much as a plan counts for prompt rows of an MLP of so many tiles."""
@@ -109,8 +112,8 @@ def entered(make: Maker, rows: torch.Tensor, gain: torch.Tensor) -> dict[str, to
     }
     half = torch.ones(1, 1, dtype=torch.float64, device=make.device)
     angles = make.poisoned(1, num_rows, 2, 1, dtype=torch.float32)
-    enter(rows, None, None, out["residual"], out["gained"], out["squares"], gain, half, half[0],
-          angles)  # fmt: skip
+    enter(rows, None, make.ints(num_rows), out["residual"], out["gained"], out["squares"], gain,
+          half, half[0], angles)  # fmt: skip
     return out
 
 
@@ -267,8 +270,9 @@ def run_prompt_attention(
     own = heads[:, -shape.kv_heads :].to(planes[1].dtype)
     ref_values = torch.cat([planes[1][rows[:first]], own])
     prompt_attention(
-        qkv, torch.stack([angle.cos(), angle.sin()], 1).float(), pages, *planes, out, first=first,
-        page_tokens=shape.page, capacity=context, window=shape.window, rotary_dim=shape.rotary,
+        qkv, torch.stack([angle.cos(), angle.sin()], 1).float(), pages, *planes, out,
+        make.numbers(first, num_rows, 0), page_tokens=shape.page, capacity=context,
+        window=shape.window, rotary_dim=shape.rotary,
     )  # fmt: skip
     mixed = reference.attention(turned[:, : shape.heads], ref_keys, ref_values.double(), positions,
                                 shape.window)  # fmt: skip
