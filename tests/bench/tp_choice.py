@@ -1,17 +1,21 @@
 """Does the solver choose what is faster? A pipeline and a group of two on two CPU workers, over
 links slowed to a range of rates: one JSON line.
 
-    python -P tests/bench/tp_choice.py [--tokens 12] [--rates 0,400,...]   # root, unshare and tc
+    python -P tests/bench/tp_choice.py [--tokens 12] [--rounds 3] [--rates 0,400,...]
+
+Wants root, unshare and tc.
 
 The two devices are measured once by planprobe as they are. Each rate is then made real in a network
 namespace of its own (a token bucket on its loopback), and told to the compiler as so much more time
-for so many bytes. Both shapes are compiled and run there, and what the compiler likes by itself is
-compared with what was faster. Nothing is asserted.
+for so many bytes. Both shapes are compiled and run there by turns, since a shape by itself differs
+by a fifth from one run to the next, and what the compiler likes is compared with what was faster by
+the medians. Nothing is asserted.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,7 @@ ALIKE = 0.03  # rates that differ by less are a tie: either choice is right
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rates", type=lambda text: tuple(map(int, text.split(","))))
     flags = parser.parse_args()
     rows = []
@@ -43,7 +48,7 @@ def main() -> None:
                 ROOT / ".demo" / "SmolLM2-135M-Instruct-f32")  # fmt: skip
             _run("compiler.cli", "manifest", weights, "-o", scratch / f"{name}.yaml")
             for rate in flags.rates or rates:
-                rows.append({"model": name, **ask(scratch, name, weights, rate, flags.tokens)})
+                rows.append({"model": name, **ask(scratch, name, weights, rate, flags)})
                 print(rows[-1], file=sys.stderr, flush=True)
     print(json.dumps({
         "bench": "tp_choice", "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1),
@@ -51,19 +56,23 @@ def main() -> None:
     }))  # fmt: skip
 
 
-def ask(scratch: Path, name: str, weights: Path, rate: int, tokens: int) -> dict[str, Any]:
-    topology = slowed(scratch / "topo.yaml", rate)
-    model, speed, promise = scratch / f"{name}.yaml", {}, {}
-    for shape in ("pipeline", "tp"):
-        plan = _plan(shape, model, topology, scratch)
-        report = run_at(rate, plan, weights, tokens)["decode"]
-        speed[shape] = round(report["tokens_per_s"], 2)
+def ask(
+    scratch: Path, name: str, weights: Path, rate: int, flags: argparse.Namespace
+) -> dict[str, Any]:
+    topology, model = slowed(scratch / "topo.yaml", rate), scratch / f"{name}.yaml"
+    plans = {shape: _plan(shape, model, topology, scratch) for shape in ("pipeline", "tp")}
+    runs: dict[str, list[float]] = {shape: [] for shape in plans}
+    promise = {}
+    for shape, plan in [*plans.items()] * flags.rounds:
+        report = run_at(rate, plan, weights, flags.tokens)["decode"]
+        runs[shape].append(round(report["tokens_per_s"], 2))
         promise[shape] = round(report["predicted_tokens_per_s"], 2)
+    speed = {shape: statistics.median(found) for shape, found in runs.items()}
     chosen = "tp" if promise["tp"] > promise["pipeline"] else "pipeline"
     faster = max(speed, key=lambda shape: speed[shape])
     is_tie = min(speed.values()) > (1 - ALIKE) * max(speed.values())
-    return {"mbit": rate or "as it is", "tok_s": speed, "predicted": promise, "chosen": chosen,
-            "faster": "alike" if is_tie else faster,
+    return {"mbit": rate or "as it is", "tok_s": speed, "runs": runs, "predicted": promise,
+            "chosen": chosen, "faster": "alike" if is_tie else faster,
             "is_right": is_tie or chosen == faster}  # fmt: skip
 
 
