@@ -2,7 +2,8 @@
 
 Whole nanoseconds, each term rounded up:
 
-    kernel  max(bytes by the read curve, flops by the matmul rate where one applies to these rows)
+    kernel  max(bytes by the read curve, flops by the matmul rate where one applies to these rows),
+            a prompt's rows filled up to the device's blocks
     mixer   its kernels and launches; KV and state read by a decode row, or a prompt's attention
     mlp     its kernels, or those of a run of tiles, and launches; a cut one's sum is one more
 """
@@ -75,15 +76,20 @@ class RankClock:
         if layer is not None and layer.flops_per_token is not None:
             whole = sum(mixer_reads(layer)) + sum(mlp_reads(layer, self.rows))
             if whole > 0:
-                return layer.flops_per_token * self.rows * size / whole
-        return 2 * (size / ITEMSIZE[self.plan.model.dtype]) * self.rows
+                return layer.flops_per_token * self._filled * size / whole
+        return 2 * (size / ITEMSIZE[self.plan.model.dtype]) * self._filled
 
     def _matmul_rate(self) -> float | None:
         """TFLOP/s where it says something of so few rows; a decode row goes by the read curve."""
         points = self.device.points_of(self.plan.model.dtype)
-        if points and self.rows < points[0][0]:
+        if points and self._filled < points[0][0]:
             return None
-        return self.device.matmul_tflops(self.rows, self.plan.model.dtype)
+        return self.device.matmul_tflops(self._filled, self.plan.model.dtype)
+
+    @property
+    def _filled(self) -> int:
+        over = self.rows % (self.device.row_block or 1) if self.is_prompt else 0
+        return self.rows - over + (self.device.row_block or 1 if over else 0)
 
     def _kv_read_bytes(self, layer: Layer) -> int:
         """A row reads all that its layer keeps of its slot; borrowed KV is read like one's own."""

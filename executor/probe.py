@@ -132,6 +132,7 @@ def _measure_device(
         tflops={options.dtype: matmul[-1][1]},
         matmul_points=matmul,
         attention_tflops=rounded(attention),
+        row_block=probe_of(device.kind).row_block(options.dtype),
         launch_us=rounded(launch_us),
         threads=device.threads,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from plancc.executor.machine import Card, available_bytes, num_cores
 from plancc.executor.probe_kinds import MIB, DeclaredDevice, Scale
+from plancc.ir.dtype import DType
 from plancc.ir.errors import BadInput
 from plancc.ir.topology import Device
 from plancc.ir.units import format_bytes
@@ -41,6 +42,9 @@ class CpuProbe:
 
     shares_process = False
     wire_bytes = 0
+
+    def row_block(self, dtype: DType) -> None:
+        return None
 
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         return ()

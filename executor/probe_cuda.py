@@ -7,6 +7,7 @@ from plancc.executor.backend.cuda_host import VISIBLE, find_cards, visible_cards
 from plancc.executor.machine import Card
 from plancc.executor.probe_kinds import GIB, MIB, DeclaredDevice, Scale
 from plancc.executor.probe_model import layer_kernels, model_bytes, usual_model
+from plancc.ir.dtype import DType
 from plancc.ir.errors import BadInput
 from plancc.ir.manifest import ModelShape
 from plancc.ir.topology import Device
@@ -19,7 +20,7 @@ _WIDTHS = (512, 1024, 2048, 4096, 8192)  # their kernels: 512 KiB .. 896 MiB
 _HEADS = (2048, 4096)  # of 512 MiB and 1 GiB
 _QUICK_WIDTHS, _QUICK_HEADS = (1024, 4096), (4096,)
 _ROTATED = 4 * GIB  # of the narrowest, whose layers are counted, 1.1: 20 times a large cache
-_LEAST_ROWS = 64
+_LEAST_ROWS, _EXACT_ROWS = 64, 32  # of the smallest block of a prompt, and in float32
 _PROMPT_WIDTH, _ATTENTION_ROWS, _ATTENTION_CHUNKS = 4096, 1024, 8
 _WIRE_BYTES = 768 * MIB  # of NCCL, which took 690 and 712 MiB of two H200s on 2026-11-30
 
@@ -29,6 +30,9 @@ class CudaProbe:
 
     shares_process = True
     wire_bytes = _WIRE_BYTES
+
+    def row_block(self, dtype: DType) -> int:
+        return _EXACT_ROWS if dtype == "float32" else _LEAST_ROWS
 
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         return visible_cards(find_cards().cards, environment)

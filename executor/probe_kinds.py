@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plancc.executor.machine import Card
+from plancc.ir.dtype import DType
 from plancc.ir.topology import Device
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class KindProbe(Protocol):
 
     wire_bytes: int
     """What a process of its own takes on a device to reach those of the others; not measured."""
+
+    def row_block(self, dtype: DType) -> int | None:
+        """How many rows of a prompt products are computed by; None: by any number."""
 
     def cards(self, environment: Mapping[str, str]) -> tuple[Card, ...]:
         """Those that a process of this environment can open; none of a kind that has no cards."""

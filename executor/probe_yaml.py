@@ -12,7 +12,7 @@ _GROUPS = (
     ("name", "host", "kind", "uuid", "threads"),
     ("total_bytes", "free_bytes", "reserve_bytes", "overhead_bytes", "wire_bytes"),
     ("read_gb_s", "read_points"),
-    ("tflops", "matmul_points", "attention_tflops"),
+    ("tflops", "matmul_points", "attention_tflops", "row_block"),
     ("launch_us", "dtypes", "scratch"),
 )
 _MIB = 2**20

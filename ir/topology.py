@@ -18,7 +18,7 @@ from plancc.ir.units import Bytes, PositiveBytes
 TOPOLOGY_FORMAT = "plancc.topology/1"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
 _TWINS = {"bfloat16": "float16", "float16": "bfloat16"}
-_LATER = ("scratch", "wire_bytes", "attention_tflops")  # fields that came later
+_LATER = ("scratch", "wire_bytes", "attention_tflops", "row_block")  # fields that came later
 LinkMode = Literal["local", "p2p", "staged", "network"]
 
 
@@ -35,6 +35,7 @@ class Device(Frozen):
     read_points: (bytes of one weight-streaming kernel, us). Points win over the scalar read_gb_s.
     matmul_points: (rows, TFLOP/s) in one format, see `points_of`; they win over its tflops.
     attention_tflops: of a prompt's attention, where that is slower than matrix products.
+    row_block: a prompt's products are of whole blocks of so many rows; of any number where unsaid.
     """
 
     name: Name
@@ -51,6 +52,7 @@ class Device(Frozen):
     tflops: dict[DType, Number] = {}
     matmul_points: Points | None = None
     attention_tflops: Number | None = None
+    row_block: Annotated[int, Field(ge=1)] | None = None
     launch_us: Annotated[float, Field(ge=0)] = 0.0
     threads: Annotated[int, Field(ge=1)] | None = None
     dtypes: tuple[DType, ...] = ("bfloat16", "float16", "float32")
@@ -95,6 +97,11 @@ class Device(Frozen):
         if points := self.points_of(dtype):
             return _rate_at(points, rows)
         return self.tflops.get(self._said(dtype))  # type: ignore[call-overload,no-any-return]
+
+    def computed_rows(self, rows: int) -> int:
+        """Rows of a prompt's products, for so many that count."""
+        block = self.row_block or 1
+        return -(-rows // block) * block
 
     def points_of(self, dtype: str) -> Points | None:
         """matmul_points where they are of this format: that of the highest tflops, as planprobe

@@ -1,6 +1,6 @@
 """Nanoseconds that a device computes. Every term is rounded up to whole ns by itself, then summed.
 
-kernel   max(bytes / read rate, flops / matmul rate) + launch
+kernel   max(bytes / read rate, flops / matmul rate) + launch; prompt rows in whole blocks
 layer    its kernels, and the KV and state that a decode row reads
 """
 
@@ -39,6 +39,11 @@ class Work:
     prompt: int | None = None
 
 
+def product_rows(device: Device, work: Work) -> int:
+    """Rows that the device computes."""
+    return work.rows if work.prompt is None else device.computed_rows(work.rows)
+
+
 def launch_ns(device: Device) -> int:
     return ceil(round(device.launch_us * 1e3, 3))
 
@@ -57,10 +62,11 @@ def matmul_ns(device: Device, flops: float, rows: int, dtype: str) -> int:
 
 def kernel_ns(device: Device, size_bytes: float, work: Work, dtype: str, flops: float = -1) -> int:
     """max(read, matmul) of one kernel; flops default to two per weight and row."""
+    rows = product_rows(device, work)
     if flops < 0:
-        flops = 2 * (size_bytes / ITEMSIZE[dtype]) * work.rows
+        flops = 2 * (size_bytes / ITEMSIZE[dtype]) * rows
     read = device.read_curve().ns(size_bytes)
-    return max(read, matmul_ns(device, flops, work.rows, dtype))
+    return max(read, matmul_ns(device, flops, rows, dtype))
 
 
 def mixer_ns(model: ModelShape, device: Device, layer: Layer, work: Work) -> int:
@@ -85,7 +91,7 @@ def _weights_ns(
     if layer.flops_per_token is None:
         return sum(kernel_ns(device, size, work, model.dtype) for size in reads)
     whole = sum(mixer_reads(layer)) + sum(mlp_reads(layer, work.rows))
-    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * work.rows
+    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * product_rows(device, work)
     return sum(
         kernel_ns(device, size, work, model.dtype, flops * size / whole if whole > 0 else -1)
         for size in reads
@@ -113,7 +119,7 @@ def attend_ns(model: ModelShape, device: Device, index: int, work: Work, prompt:
     keys = min(mixer.window or prompt, (prompt + 1) / 2)
     flops, tflops = 4 * work.rows * heads * keys, device.attention_tflops
     slower = ceil(flops / (tflops * 1e12) * 1e9) if tflops else 0
-    return max(matmul_ns(device, flops, work.rows, model.dtype), slower)
+    return max(matmul_ns(device, flops, product_rows(device, work), model.dtype), slower)
 
 
 def layer_parts_ns(

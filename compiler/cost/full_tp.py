@@ -23,6 +23,7 @@ from plancc.compiler.cost.compute import (
     launch_ns,
     layer_parts_ns,
     mixer_ns,
+    product_rows,
 )
 from plancc.compiler.cost.memory import blocks_bytes
 from plancc.ir.ask import Ask
@@ -110,7 +111,7 @@ def _layer_ns(model: ModelShape, device: Device, index: int, work: Work, num_ran
     layer = model.layers[index]
     reads = (*mixer_reads(layer), *mlp_reads(layer, work.rows))
     said, whole = layer.flops_per_token is not None, sum(reads)
-    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * work.rows
+    flops = layer_flops_per_row(layer, ITEMSIZE[model.dtype]) * product_rows(device, work)
     kernels = sum(
         kernel_ns(device, size / num_ranks, work, model.dtype,
                   flops * size / whole / num_ranks if said and whole else -1)

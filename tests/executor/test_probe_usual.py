@@ -23,9 +23,11 @@ from plancc.executor.probe_numbers import rising, rounded_points
 from plancc.executor.probe_rank import RankProbe
 from plancc.ir.ask import Ask
 from plancc.ir.curve import Curve
+from plancc.ir.dtype import DType
 from plancc.ir.layers import DenseMlp
 from plancc.ir.manifest import ModelManifest, read_manifest
 from plancc.ir.topology import Device, Host, Topology
+from plancc.kernels.gpu.prompt_tilings import filled_rows
 
 MODELS = Path(__file__).parents[2] / "plans" / "models"
 CARD = DeclaredDevice("gpu0", "cuda", "GPU-x", 140 * GIB, 139 * GIB, None)
@@ -120,3 +122,8 @@ def test_models_that_a_card_has_no_room_for_are_left_out(
     size = int(free_gib * GIB)
     scale = CudaProbe().scale(DeclaredDevice("g", "cuda", None, size, size, None), is_quick=False)
     assert (scale.widths, scale.heads, scale.read_sizes[-1]) == (widths, heads, most)
+
+
+@pytest.mark.parametrize(("dtype", "itemsize"), [("bfloat16", 2), ("float16", 2), ("float32", 4)])
+def test_a_card_says_the_blocks_of_rows_that_its_kernels_have(dtype: DType, itemsize: int) -> None:
+    assert CudaProbe().row_block(dtype) == filled_rows(1, itemsize)

@@ -185,21 +185,27 @@ class Sums(Bytes):
         read, rate = self.read(name, size), self._rate(name)
         if rate is None:
             return read
-        flops = 2 * (size / ITEMSIZE[self.model.dtype]) * self.rows
+        rows = self._blocks(name)
+        flops = 2 * (size / ITEMSIZE[self.model.dtype]) * rows
         layer = self.model.layers[index] if index is not None else None
         if layer is not None and layer.flops_per_token is not None:
             whole = sum(mixer_reads(layer)) + sum(mlp_reads(layer, self.rows))
             if whole > 0:
-                flops = layer.flops_per_token * self.rows * size / whole
+                flops = layer.flops_per_token * rows * size / whole
         return max(read, ceil(flops / (rate * 1e12) * 1e9))
 
     def _rate(self, name: str) -> float | None:
         """TFLOP/s at these rows; None below the first point, where reading is all there is."""
         device = self.devices[name]
-        points = device.points_of(self.model.dtype)
-        if points and self.rows < points[0][0]:
+        points, rows = device.points_of(self.model.dtype), self._blocks(name)
+        if points and rows < points[0][0]:
             return None
-        return device.matmul_tflops(self.rows, self.model.dtype)
+        return device.matmul_tflops(rows, self.model.dtype)
+
+    def _blocks(self, name: str) -> int:
+        """A prompt's rows, and those that fill the last block of the device up."""
+        block = self.devices[name].row_block
+        return self.rows if block is None or not self.is_prompt else ceil(self.rows / block) * block
 
     def _launch(self, name: str, times: int) -> int:
         return times * ceil(round(self.devices[name].launch_us * 1000, 3))

@@ -187,7 +187,7 @@ def random_topology(
         rates: dict[str, Any] = {"tflops": {"bfloat16": rng.choice([5.0, 60.0])}}
         if rng.random() < 0.3:
             rates = {"matmul_points": [(16, rng.uniform(1, 2)), (256, rng.uniform(20, 60))],
-                     "attention_tflops": 7.0 + index}  # fmt: skip
+                     "attention_tflops": 7.0 + index, "row_block": 7 + index}  # fmt: skip
         elif objective != "prefill" and rng.random() < 0.2:
             rates = {}
         points = [(MIB, rng.uniform(5, 9)), (32 * MIB, rng.uniform(60, 300))]
