@@ -91,7 +91,10 @@ def compare(
 
 
 def _look(run: Run, prompt: int, tokens: int) -> tuple[Seen, ...]:
-    """Tokens that the host draws, with digests; then those that the device draws, ahead."""
+    """Tokens that the host draws, with digests; then those that the device draws, ahead. Graphs of
+    a prompt are made of another one before, whose last chunk has fewer rows in as many blocks."""
+    for _ in range(2):
+        run.see(prompt - 1, 2)
     return run.see(prompt, tokens, wants_digests=True), run.see(prompt, tokens)
 
 
