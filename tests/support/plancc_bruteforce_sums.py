@@ -185,7 +185,7 @@ class Sums(Bytes):
         read, rate = self.read(name, size), self._rate(name)
         if rate is None:
             return read
-        rows = self._blocks(name)
+        rows = self._filled(name)
         flops = 2 * (size / ITEMSIZE[self.model.dtype]) * rows
         layer = self.model.layers[index] if index is not None else None
         if layer is not None and layer.flops_per_token is not None:
@@ -197,12 +197,12 @@ class Sums(Bytes):
     def _rate(self, name: str) -> float | None:
         """TFLOP/s at these rows; None below the first point, where reading is all there is."""
         device = self.devices[name]
-        points, rows = device.points_of(self.model.dtype), self._blocks(name)
+        points, rows = device.points_of(self.model.dtype), self._filled(name)
         if points and rows < points[0][0]:
             return None
         return device.matmul_tflops(rows, self.model.dtype)
 
-    def _blocks(self, name: str) -> int:
+    def _filled(self, name: str) -> int:
         """A prompt's rows, and those that fill the last block of the device up."""
         block = self.devices[name].row_block
         return self.rows if block is None or not self.is_prompt else ceil(self.rows / block) * block
