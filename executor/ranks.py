@@ -35,6 +35,7 @@ class LocalRanks:
         self._pulse, self._news, self._recorder = pulse, news, recorder
         self.are_all_here = are_all_here  # of the plan
         self._stamps: dict[Hashable, list[RankTimes]] = {}
+        self._outputs: dict[Hashable, list[torch.Tensor | None]] = {}  # of steps launched as one
         self._launches = 0
         self._is_one_stage = len({rank.seat.stage for rank in ranks}) == 1
 
@@ -48,7 +49,8 @@ class LocalRanks:
         return total
 
     def begin(self, step: Step) -> None:
-        """Begin a step at the driver; of decode alone, as nothing else is under way."""
+        """Begin a step at the driver; one that is launched as one alone, as nothing else is under
+        way then."""
         assert self.driver is not None
         if self._recorder is None or not (step.phase == "decode" or self._is_one_stage):
             self.driver.submit(step)
@@ -59,6 +61,8 @@ class LocalRanks:
             rank.model.begin(step)
         launches = self._launches
         self.driver.on_logits(step, self._recorder.run(step, lambda: self._launch(step)))
+        for rank, output in zip(self.ranks, self._outputs[self._recorder.key(step)], strict=True):
+            rank.output = output
         self._pulse.progress += 1
         if step.is_timed and launches == self._launches:
             self._tell_times(step)
@@ -98,8 +102,11 @@ class LocalRanks:
         for rank in self.ranks:
             rank.times = RankTimes()
         logits = self._launch_all(step)
-        if self._recorder is not None and step.is_timed:
-            self._stamps[self._recorder.key(step)] = [rank.times for rank in self.ranks]
+        assert self._recorder is not None
+        key = self._recorder.key(step)
+        self._outputs[key] = [rank.output for rank in self.ranks]
+        if step.is_timed:
+            self._stamps[key] = [rank.times for rank in self.ranks]
         for rank, times in zip(self.ranks, kept, strict=True):
             rank.times = times
         return logits

@@ -3,7 +3,8 @@
 The llama family. Which kernel a row meets depends on its phase alone; kernels/gpu/README.md says
 what each sums and where it rounds. A rank has a stream of its own, and the host waits for it only
 where it reads. A decode step is a CUDA graph for each number of rows and length (to a power of
-two): of all ranks of this process, or of a segment. Eager launches give the same bits.
+two), a chunk of a prompt for each number of blocks: of all ranks of this process, or of a segment.
+Eager launches give the same bits.
 """
 
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ class CudaRank:
         pieces: tuple[TensorPiece, ...], device: torch.device, group: Group | None, *,
         uses_graphs: bool,
     ) -> None:  # fmt: skip
-        self._layers, self._pieces, self.device = layers, pieces, device
+        self.num_layers, self._pieces, self.device = layers[1] - layers[0], pieces, device
         self.has_head, is_cuda = "head" in blocks, device.type == "cuda"
         self.stream = new_stream(device) if is_cuda else None
         dtype: torch.dtype = getattr(torch, model.dtype)
@@ -99,7 +100,7 @@ class CudaRank:
         self._segments = Segments(model, runtime.context, self._weights, self._cache,
                                   self._scratch, self._staging, self.graphs, self.exchange,
                                   runtime.prefill_chunk)  # fmt: skip
-        self._uses_graphs = uses_graphs and is_cuda
+        self._uses_graphs = uses_graphs
         self._clock = DeviceClock(self.stream) if self.stream else None
         self._begun: Step | None = None
         self._checked: Step | None = None
@@ -193,7 +194,7 @@ class CudaRank:
         return self._clock.now()
 
     def set_clock(self) -> None:
-        if self._clock is not None and not self.graphs.is_paused:
+        if self._clock is not None:
             self._clock.set()
 
     def wait(self) -> None:
@@ -225,7 +226,7 @@ class CudaRank:
         if hidden.device == self.device and is_whole and is_fixed:
             return hidden
         here = self._scratch["incoming"]
-        here[: step.num_rows].copy_(hidden, non_blocking=True)
+        here[: len(hidden)].copy_(hidden, non_blocking=True)
         return here
 
     def _check_pages(self, step: Step) -> None:

@@ -116,7 +116,8 @@ class CudaExchange:
         gain: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Launch the sum of what `take` was given, as kernels.gpu.roots adds it. Rows that only
-        fill up a step have no partial rows where there is no room for them."""
+        fill up a step have no partial rows where there is no room for them; those of a chunk have,
+        in every slot, be they sent or not."""
         count = min(residual.shape[0], self._max_rows)
         add_roots(self._parts, self._merges, residual[:count], gained, squares, gain)
 

@@ -1,5 +1,5 @@
-"""Launches as CUDA graphs: a segment of a rank, or a decode step of all ranks of this process with
-its hops and exchanges.
+"""Launches as CUDA graphs: a segment of a rank, or a step of all ranks of this process with its
+hops and exchanges; of decode, and of a prompt's chunks.
 
 For a step the ranks' programs are interpreted once as usual and once more while their streams are
 captured. The driver's stream begins and ends the graph; the others are forked from it and joined.
@@ -7,7 +7,7 @@ Of a rank that has its process for itself, what it does by wires is captured wit
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,15 @@ from plancc.executor.step import Step
 if TYPE_CHECKING:
     from plancc.executor.backend.cuda import CudaRank
 
+_MOST_LAYERS = 2048  # of a rank's segments, or chunks: at nine launches of some 8 KiB, 144 MiB
+
+
 Launch = Callable[[], None]
-_MOST_LAYERS = 4096  # of all segments' graphs of a rank
-_MOST_CHUNKS = 64  # that are graphs of all ranks
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    graph: torch.cuda.CUDAGraph
+    replay: Launch
     result: torch.Tensor
 
 
@@ -41,7 +42,7 @@ class SegmentGraphs:
 
     def __init__(self, *, is_used: bool, is_cuda: bool, most_layers: int = _MOST_LAYERS) -> None:
         self._is_used, self._capture = is_used, _captured if is_cuda else _repeated
-        self._rest = torch.cuda.synchronize if is_cuda else nullcontext
+        self._is_cuda = is_cuda
         self.is_paused = False  # what is launched is part of a larger graph
         self._most, self._num_layers = most_layers, 0
         self._by_key: dict[Hashable, tuple[Launch | None, int]] = {}
@@ -65,7 +66,8 @@ class SegmentGraphs:
         """As the one that was used last."""
         self._by_key[key] = replay, size
         while self._num_layers > self._most and len(self._by_key) > 1:
-            self._rest()  # the device may be at the one that goes
+            if self._is_cuda:
+                torch.cuda.synchronize()  # it may be at the one that goes
             self._num_layers -= self._by_key.pop(next(iter(self._by_key)))[1]
 
 
@@ -104,15 +106,16 @@ class StepGraphs:
 
     def run(self, step: Step, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
         key = self.key(step)
-        found = self._recorded.get(key)
+        found = self._recorded.pop(key, None)
         if found is None and step.phase == "prompt" and key not in self._met:
             self._met[key] = None
             with self._plainly():
                 return launch()
         if found is None:
             return self._record(key, launch)
+        self._recorded[key] = found  # the one that was used last
         with self._joined():
-            found.graph.replay()
+            found.replay()
         return found.result
 
     def _record(self, key: Hashable, launch: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -120,32 +123,24 @@ class StepGraphs:
         with self._plainly(), self._main.on_stream():
             result = launch()  # compiles what is new
             self._rest()
-            graph = torch.cuda.CUDAGraph()
-            # other threads may ask the driver things meanwhile: NCCL's do
-            with (
-                torch.cuda.graph(
-                    graph, stream=self._main.stream, capture_error_mode="thread_local"
-                ),
-                self._forked(),
-            ):
-                launch()
+            replay = _captured(lambda: self._launch_forked(launch))
             self._rest()
-        self._recorded[key] = _Recorded(graph, result)
+        self._recorded[key] = _Recorded(replay, result)
         self._make_room()
         return result
 
     def _make_room(self) -> None:
-        """Decode needs few graphs, prompts in large chunks may need many. None is at work."""
+        """Decode needs few graphs, prompts in large chunks may need many: the one that was not used
+        for longest goes. None is at work."""
         prompts = [key for key in self._recorded if key in self._met]
-        if len(prompts) > _MOST_CHUNKS:
+        if len(prompts) * self._main.num_layers > _MOST_LAYERS and len(prompts) > 1:
             del self._recorded[prompts[0]]
 
-    @contextmanager
-    def _forked(self) -> Iterator[None]:
-        """The other ranks' streams, as branches of what is captured on the driver's."""
+    def _launch_forked(self, launch: Callable[[], torch.Tensor]) -> None:
+        """With the other ranks' streams as branches of what is captured on the driver's."""
         for rank in self._others:
             _order(self._main, rank)
-        yield
+        launch()
         for rank in self._others:
             _order(rank, self._main)
 

@@ -55,8 +55,6 @@ def _add_roots(
 ) -> Any:  # fmt: skip
     """RANKS, PLACES, COUNTS, MERGES, for each root: whose it is, its place among the roots of that
     rank, how many those are, how many nodes end with it."""
-    if tl.program_id(1) * ROWS >= num_rows:
-        return
     first = tl.program_id(0) * WIDTH
     columns, rows = first + tl.arange(0, WIDTH), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     is_in = (rows[:, None] < num_rows) & (columns[None, :] < N)
@@ -87,9 +85,10 @@ def add_roots(
 ) -> None:  # fmt: skip
     """residual [rows, N] += the sum of all roots, rounded once.
 
-    parts: float32 [rows or more, roots, N] of each rank, in tile order; merges: for each root of
-    all of them how many nodes of the tree end with it, besides itself. gained and squares are
-    written for the norm with `gain` that comes next, as in `join`; prompt rows have none.
+    parts: float32 [rows, roots, N] of each rank, in tile order; a view of fewer rows will do where
+    memory of so many lies there, and what becomes of the others does not matter. merges: for each
+    root of all of them how many nodes of the tree end with it, besides itself. gained and squares
+    are written for the norm with `gain` that comes next, as in `join`; prompt rows have none.
     """
     rows, n = residual.shape
     assert 1 <= len(parts) <= MAX_RANKS, f"{len(parts)} ranks: expected 1 to {MAX_RANKS}"

@@ -63,6 +63,9 @@ def test_stages_chunks_and_graphs_change_no_bit(name: str) -> None:
         (200, {"cuts": (0, 3, 4), "head_first": True, "slots": 4}),
     ):
         other = opened(name, "bfloat16", **({"slots": 2} | options))
+        for count in (299, 301):  # graphs are made of chunks of other rows
+            other.prompt(0, [11 * i % 300 for i in range(count)], chunk=chunk)
+            other.prompt(1, range(count - 298), chunk=chunk)
         for _ in range(2):  # the second time replays every graph
             found = script(other, chunk)
             assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), options

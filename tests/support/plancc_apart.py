@@ -5,6 +5,7 @@ and gloo carries what NCCL would, all at once and waited for: ranks meet as they
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,18 @@ def plan_on_cards(
 
 def answer_of(
     plan: Plan, path: Path, folder: Path, request: Request, *,
-    backends: dict[str, str] | None = None, times: int = 1,
+    backends: dict[str, str] | None = None, times: int = 1, before: int = 0,
 ) -> Answer:  # fmt: skip
-    """By processes of the plan's workers: the last of so many equal answers. No preflight."""
+    """By processes of the plan's workers: the last of so many equal answers. No preflight.
+
+    before: answers to the prompt without its last tokens, of which graphs are made.
+    """
     write_plan(plan, path)
     with Fleet(plan, path, read_weights(plan, folder), backends or dict(BACKENDS)) as fleet:
         session = Session(fleet)
         session.bring_up(lambda done: None)
+        for _ in range(before):
+            _answer(session, replace(request, prompt_ids=request.prompt_ids[:-3], max_tokens=2))
         found = [_answer(session, request) for _ in range(times)]
     assert all(one == found[0] for one in found)
     return found[0]
