@@ -1,7 +1,6 @@
 """A TP group of CUDA ranks in Triton's interpreter: the bits of one rank, whatever the shares."""
 
 import os
-from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from plancc_checkpoints import TinyLlama
 from plancc_cpu_ranks import CpuRanks, runtime_of, tiny_model
 from plancc_gpu_groups import GpuGroup
 from plancc_gpu_ranks import GpuRanks
-from plancc_replays import counted_replays
 
 from plancc.executor.backend.cuda import CudaBackend
 from plancc.executor.group import Group
@@ -53,36 +51,6 @@ def test_logits_kv_and_rows_of_every_rank_are_those_of_one(
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     assert group.kv_digests(2) == digests
     assert all(torch.equal(group.hidden[0], rows) for rows in group.hidden)
-
-
-ODD = replace(SPEC, num_layers=1)  # its partial rows lie in the other slot the next time
-
-
-def tenants(ranks: CpuRanks) -> list[torch.Tensor]:
-    """Logits of prompts in chunks of three: two tenants of a slot, one of another; then of both."""
-    found = [ranks.prompt(0, range(3, 12), chunk=3), ranks.prompt(0, range(20, 26), chunk=3)]
-    found += [ranks.prompt(1, range(11, 18), chunk=3), ranks.decode({1: 6, 0: 9})]
-    return [logits.clone() for logits in found]
-
-
-@cache
-def launched() -> tuple[list[torch.Tensor], list[list[str]]]:
-    """By one rank, each chunk by itself."""
-    ranks = GpuRanks(*tiny_model(ODD), context=16, slots=2, chunk=4, graphs=False)
-    return tenants(ranks), [ranks.kv_digests(slot) for slot in (0, 1)]
-
-
-@pytest.mark.parametrize(("mixer", "borders"), [("replicated", (1,)), ("owned", (1, 2))])
-def test_chunks_of_a_group_repeat_launches_with_the_same_bits(
-    mixer: Literal["replicated", "owned"], borders: tuple[int, ...]
-) -> None:
-    """They are frozen as in a graph."""
-    expected, digests = launched()
-    group = GpuGroup(*tiny_model(ODD), borders, mixer=mixer, context=16, slots=2, chunk=3)
-    with counted_replays() as replays:
-        assert all(torch.equal(a, b) for a, b in zip(tenants(group), expected, strict=True))
-    assert [group.kv_digests(slot) for slot in (0, 1)] == digests
-    assert max(replays.values()) == 3, "of eight chunks two are the first, one a turn"
 
 
 def test_rows_that_only_fill_a_step_up_need_no_room() -> None:

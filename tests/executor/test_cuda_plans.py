@@ -54,24 +54,11 @@ def alone(manifest: ModelManifest, folder: Path) -> Answer:
     return run(manifest, folder).answer(PROMPT, 4)
 
 
-@pytest.mark.parametrize(
-    "how", [{"chunk": "3"}, {"transport": "staged", "head": "first"}, {"chunk": "1"}]
-)
+@pytest.mark.parametrize("how", [{"chunk": "3"}, {"transport": "staged", "head": "first"}])
 def test_two_stages_give_the_bits_of_one(
     how: dict[str, str], manifest: ModelManifest, folder: Path, alone: Answer
 ) -> None:
-    """Chunks of one row are launched from tapes, by either slot of the link."""
     assert run(manifest, folder, 1, **how).answer(PROMPT, 4) == alone
-
-
-def test_a_group_whose_chunks_are_launched_from_tapes_draws_what_one_device_draws(
-    manifest: ModelManifest, folder: Path, alone: Answer
-) -> None:
-    """Partial rows come in the link's slots, by turns as well."""
-    stages = [stage((0, 2), "cpu0", "cpu1", tiles=(1,), mixer="replicated")]
-    plan = group_plan(manifest, stages, context=24, prefill_chunk=1)
-    group = LocalRun(on_cards(plan, "staged"), folder, BACKENDS["Interpreted"])
-    assert group.answer(PROMPT, 2).sampled == alone.sampled[:2]
 
 
 def test_tokens_drawn_on_the_device_are_those_of_the_host(
