@@ -55,9 +55,7 @@ class Case:
 
 
 CASES = {
-    "a rank, of one block and two": Case(
-        (stage((0, 1), "cpu0"),), "local", 40, (43, 3, 45, 38, 40)
-    ),
+    "a rank, of one block and two": Case((stage((0, 1), "cpu0"),), "local", 40, (43, 3, 45, 38)),
     "a group": Case((stage((0, 1), "cpu0", "cpu1", tiles=(1,), mixer="replicated"),)),
     "a group with an owner": Case(
         (stage((0, 1), "cpu0", "cpu1", "cpu2", tiles=(1, 2), mixer="owned"),)
