@@ -56,6 +56,7 @@ from plancc.ir.ask import Ask
 from plancc.ir.manifest import ModelManifest
 from plancc.ir.topology import Topology, read_topology
 
+_WARM_UP = 4  # chunks are made into graphs, one for either slot of a link
 PICKS: dict[str, Any] = {"pick": "latency", "pick-prefill": "prefill"}
 
 
@@ -116,7 +117,8 @@ class Bench:
 
 def _answers(run: RandomRun, prompt: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Medians of several answers, and parts of a step."""
-    run.answer(prompt, 4)
+    for _ in range(_WARM_UP):
+        run.answer(prompt, 4)
     times, prefills = [], []
     for _ in range(asked.runs):
         sampled, outcome = run.answer(prompt, asked.tokens)
