@@ -44,7 +44,7 @@ def run(manifest: ModelManifest, folder: Path, *cuts: int, **how: str) -> LocalR
     stages = [stage((a, b), f"cpu{i}") for i, (a, b) in enumerate(pairwise(borders))]
     plan = group_plan(manifest, stages, head=how.get("head", "last"),  # type: ignore[arg-type]
                       context=int(how.get("context", "24")),
-                      prefill_chunk=int(how.get("chunk", "16")))  # fmt: skip
+                      prefill_chunk=int(how.get("chunk", "5")))  # fmt: skip
     plan = on_cards(plan, how.get("transport", "p2p"))  # type: ignore[arg-type]
     return LocalRun(plan, folder, BACKENDS["Interpreted"])
 

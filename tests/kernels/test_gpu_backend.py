@@ -46,8 +46,8 @@ def test_logits_are_those_of_the_cpu(name: str) -> None:
 
 def test_two_stages_and_other_chunks_give_the_same_bits() -> None:
     shape, tensors = tiny_model(replace(SMALL, num_layers=2, dtype="float16"))
-    one = GpuRanks(shape, tensors, context=20)
-    two = GpuRanks(shape, tensors, context=20, cuts=(0, 1, 2), head_first=True)
+    one = GpuRanks(shape, tensors, context=20, chunk=5)
+    two = GpuRanks(shape, tensors, context=20, chunk=5, cuts=(0, 1, 2), head_first=True)
     assert torch.equal(one.prompt(0, range(5)), two.prompt(0, range(5), chunk=3))
     assert torch.equal(one.decode({0: 3}), two.decode({0: 3}))
     assert one.kv_digests() == two.kv_digests()
