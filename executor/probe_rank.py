@@ -97,7 +97,10 @@ class RankProbe:
         return fit_points(readings, sizes, _TINY_POINT)
 
     def attention_tflops(self) -> float:
-        """TFLOP/s of a prompt's attention: of what its last chunk takes longer than its first."""
+        """TFLOP/s of a prompt's attention: of what its last chunk takes longer than its first.
+
+        At least a hundredth of that one: less is not told apart from nothing.
+        """
         scale = self._scale
         rows, model = scale.attention_rows, usual_model(scale.prompt_width, self._dtype, 0)
         stepper = self._opened(model, rows, scale.attention_chunks)
@@ -105,7 +108,8 @@ class RankProbe:
         for chunk in range(1, scale.attention_chunks):
             stepper = begun(stepper, prompt_step(rows, chunk * rows))
             stepper.us()  # whose keys the next ones read
-        more_us = max(self._median_us(stepper) - first_us, _LEAST_US)
+        last_us = self._median_us(stepper)
+        more_us = max(last_us - first_us, last_us / 100)
         return _attention_flops(model, rows, stepper.step.positions[0]) / more_us / 1e6
 
     def matmul_points(self, launch_us: float, attention_tflops: float) -> Points:

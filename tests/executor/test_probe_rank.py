@@ -63,6 +63,14 @@ def test_attention_is_what_rows_take_longer_where_more_keys_are_before_them(
     assert found == pytest.approx(4 * 64 * 512 / 0.05 / 1e6, rel=0.01)
 
 
+def test_attention_that_cannot_be_told_is_a_hundredth_of_a_step(
+    probe_of: Callable[..., RankProbe],
+) -> None:
+    """A layer takes 10 us whatever was before: 64 rows' attention to 448 keys in 0.1 us."""
+    found = probe_of(FakeDevice(layer_us=10.0, key_us=0.0)).attention_tflops()
+    assert found == pytest.approx(4 * 64 * 448 * 512 / 0.1 / 1e6, rel=0.01)
+
+
 def test_a_slow_attention_is_taken_off_the_time_of_products(
     probe_of: Callable[..., RankProbe],
 ) -> None:
